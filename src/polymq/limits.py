@@ -1,0 +1,78 @@
+"""Every limit that polymq keeps, with its reason. Relations between limits are asserted at import."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ATTEMPTS_MAX",
+    "BATCH_SIZE_BYTES_MAX",
+    "BATCH_SIZE_BYTES_TARGET",
+    "MESSAGE_SIZE_BYTES_MAX",
+    "NAME_SIZE_BYTES_MAX",
+    "OFFSET_BITS",
+    "OFFSET_MAX",
+    "OUTBOX_SIZE_BYTES_HIGH",
+    "OUTBOX_SIZE_BYTES_LOW",
+    "PARTITION_BITS",
+    "PARTITION_NUMBER_MAX",
+    "PENDING_INPUT_SIZE_BYTES_MAX",
+    "READ_BUFFER_SIZE_BYTES",
+    "SEGMENT_SIZE_BYTES_FIRST",
+    "SEGMENT_SIZE_BYTES_MAX",
+    "SLICE_MESSAGES_MAX",
+    "SLICE_SIZE_BYTES_MAX",
+    "SYNC_INTERVAL_NS",
+    "UNSYNCED_SIZE_BYTES_HIGH",
+    "UNSYNCED_SIZE_BYTES_LOW",
+]
+
+# A message id is partition number and offset side by side in 63 bits, so it is positive in every language. 41 bits
+# of offset are 2.2e12 messages per partition (25 days at a million a second, 70 years at a thousand); 22 bits are
+# four million partitions, counted over the life of a data folder, since numbers are never used twice.
+OFFSET_BITS: Final = 41
+PARTITION_BITS: Final = 22
+OFFSET_MAX: Final = (1 << OFFSET_BITS) - 1
+PARTITION_NUMBER_MAX: Final = (1 << PARTITION_BITS) - 1
+
+# One socket read. Big enough that a full read amortises the turn, small enough to stay in the L2 cache.
+READ_BUFFER_SIZE_BYTES: Final = 256 * 1024
+# Unparsed input of one connection: the largest command (an MPUB body of 5 MiB, its line, its headers) fits.
+PENDING_INPUT_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# The largest single message; a protocol may set a lower limit of its own (nsqd's default is 1 MiB).
+MESSAGE_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
+# A batch is closed once it is this large, so that readers can be handed batches one by one.
+BATCH_SIZE_BYTES_TARGET: Final = 256 * 1024
+# What one atomic publish may amount to with record headers; also what a reader must be able to hold.
+BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# Segments double from the first to the largest: an idle partition costs little, a busy one has few files.
+SEGMENT_SIZE_BYTES_FIRST: Final = 64 * 1024
+SEGMENT_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
+
+# The durability point without fsync: synced within this time, and never more than this many bytes unsynced.
+SYNC_INTERVAL_NS: Final = 1_000_000_000
+UNSYNCED_SIZE_BYTES_HIGH: Final = 256 * 1024 * 1024
+UNSYNCED_SIZE_BYTES_LOW: Final = 128 * 1024 * 1024
+
+# Deliveries stop while a connection has more than HIGH bytes unsent, and go on below LOW.
+OUTBOX_SIZE_BYTES_HIGH: Final = 1024 * 1024
+OUTBOX_SIZE_BYTES_LOW: Final = 256 * 1024
+
+# One slice of the log handed to one consumer in one go: keeps a turn short and consumers evenly served.
+SLICE_MESSAGES_MAX: Final = 2500
+SLICE_SIZE_BYTES_MAX: Final = 512 * 1024
+
+# Topic, group and namespace names, in UTF-8. RocketMQ allows 255 characters, the longest of the four.
+NAME_SIZE_BYTES_MAX: Final = 255
+# Deliveries of one message are counted in 16 bits, as NSQ's frame has them; the count stays at the maximum.
+ATTEMPTS_MAX: Final = 0xFFFF
+
+assert OFFSET_BITS + PARTITION_BITS == 63
+assert MESSAGE_SIZE_BYTES_MAX < BATCH_SIZE_BYTES_MAX <= SEGMENT_SIZE_BYTES_MAX
+assert BATCH_SIZE_BYTES_TARGET < BATCH_SIZE_BYTES_MAX
+assert SEGMENT_SIZE_BYTES_FIRST < SEGMENT_SIZE_BYTES_MAX
+assert UNSYNCED_SIZE_BYTES_LOW < UNSYNCED_SIZE_BYTES_HIGH
+assert OUTBOX_SIZE_BYTES_LOW < OUTBOX_SIZE_BYTES_HIGH
+assert READ_BUFFER_SIZE_BYTES < PENDING_INPUT_SIZE_BYTES_MAX
