@@ -45,7 +45,7 @@ class File(Protocol):
         """
 
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long with real blocks that read as zeros; raises OSError(ENOSPC)."""
+        """Make the file at least `size` bytes long with real blocks; new ones read as zeros; raises OSError(ENOSPC)."""
 
     def truncate(self, size: int) -> None:
         """Cut the file, or extend it with a hole of zeros."""
@@ -79,10 +79,7 @@ class Files(Protocol):
         """Give a file another name, in place of any file that had it; readers see the one or the other."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; raises FileNotFoundError."""
-
-    def remove_folder(self, path: str) -> None:
-        """Remove an empty folder; raises OSError if it is not empty."""
+        """Remove a file or an empty folder; raises FileNotFoundError, or OSError(ENOTEMPTY)."""
 
     def sync_folder(self, path: str) -> None:
         """Make creations, renames and removals in this folder survive a power loss."""
@@ -212,11 +209,11 @@ class RealFiles:
 
     def remove(self, path: str) -> None:
         """See `Files`."""
-        Path(self._path(path)).unlink()
-
-    def remove_folder(self, path: str) -> None:
-        """See `Files`."""
-        Path(self._path(path)).rmdir()
+        target = Path(self._path(path))
+        if target.is_dir():
+            target.rmdir()
+        else:
+            target.unlink()
 
     def sync_folder(self, path: str) -> None:
         """See `Files`."""

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import enum
+from polymq.wire.tickets import TicketState
 
 __all__ = ["Ticket", "TicketState"]
-
-
-class TicketState(enum.Enum):
-    """PENDING becomes DONE or FAILED once, and stays so."""
-
-    PENDING = "pending"
-    DONE = "done"
-    FAILED = "failed"
 
 
 class Ticket:
