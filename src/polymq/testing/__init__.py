@@ -8,5 +8,6 @@ decision from a seed, so a run can be repeated exactly. Start reading at `disk.p
 
 from polymq.testing.clock import FakeClock
 from polymq.testing.disk import DiskFault, FakeFiles, SimulatedKill
+from polymq.testing.network import FakeNetwork, FakeStream, NetworkConditions
 
-__all__ = ["DiskFault", "FakeClock", "FakeFiles", "SimulatedKill"]
+__all__ = ["DiskFault", "FakeClock", "FakeFiles", "FakeNetwork", "FakeStream", "NetworkConditions", "SimulatedKill"]
