@@ -9,5 +9,6 @@ decision from a seed, so a run can be repeated exactly. Start reading at `disk.p
 from polymq.testing.clock import FakeClock
 from polymq.testing.disk import DiskFault, FakeFiles, SimulatedKill
 from polymq.testing.network import FakeNetwork, FakeStream, NetworkConditions
+from polymq.testing.worker import FakeWorker
 
-__all__ = ["DiskFault", "FakeClock", "FakeFiles", "FakeNetwork", "FakeStream", "NetworkConditions", "SimulatedKill"]
+__all__ = ["DiskFault", "FakeClock", "FakeFiles", "FakeNetwork", "FakeStream", "FakeWorker", "NetworkConditions", "SimulatedKill"]
