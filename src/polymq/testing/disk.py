@@ -103,7 +103,7 @@ class _Disk:
 class _Process:
     """One life of one process on the disk: counts its operations and ends in the middle of one if told to."""
 
-    __slots__ = ("dead", "disk", "kill_at", "locked", "on_operation", "operations")
+    __slots__ = ("dead", "disk", "kill_at", "locked", "on_fault", "on_operation", "operations")
 
     def __init__(self, disk: _Disk) -> None:
         self.disk = disk
@@ -112,6 +112,7 @@ class _Process:
         self.operations = 0
         self.kill_at: int | None = None
         self.on_operation: Callable[[str, str], None] | None = None
+        self.on_fault: Callable[[str, str], None] | None = None
 
     def check(self) -> None:
         """Find out whether a process that should be gone goes on."""
@@ -131,6 +132,8 @@ class _Process:
         if arrives is not None:
             arrives(self.disk.random.random())
         if fault is not None:
+            if self.on_fault is not None:
+                self.on_fault(kind, path)
             raise _error(fault.errno, path)
         self.dead = True
         raise SimulatedKill
@@ -167,6 +170,11 @@ class FakeFiles:
         self._disk.capacity_bytes = value
 
     @property
+    def used_bytes(self) -> int:
+        """What the files take."""
+        return self._disk.used_bytes
+
+    @property
     def operations(self) -> int:
         """How many writes, syncs and other changes this process has made; reads of the disk count too."""
         return self._process.operations
@@ -180,9 +188,14 @@ class FakeFiles:
     def kill_at(self, value: int | None) -> None:
         self._process.kill_at = value
 
-    def watch(self, on_operation: Callable[[str, str], None] | None) -> None:
-        """Have `on_operation(kind, path)` called before each operation: for traces, or to let time pass."""
+    def watch(
+        self,
+        on_operation: Callable[[str, str], None] | None = None,
+        on_fault: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """Have `on_operation(kind, path)` called before each operation, `on_fault(kind, path)` when one fails on request."""
         self._process.on_operation = on_operation
+        self._process.on_fault = on_fault
 
     def crash(self, *, power_loss: bool = False) -> FakeFiles:
         """End this process: it can touch nothing any more. Gives the next process its view of the same disk."""

@@ -14,6 +14,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq.testing.clock import FakeClock
 
 __all__ = ["FakeNetwork", "FakeStream", "NetworkConditions"]
@@ -49,11 +51,14 @@ class FakeNetwork:
 class FakeStream:
     """The `Stream` port: one end of a connection."""
 
-    __slots__ = ("_arriving", "_finished_ns", "_last_ns", "_network", "_reset", "_size_bytes", "closed", "peer")
+    __slots__ = ("_arriving", "_finished_ns", "_last_ns", "_network", "_reset", "_size_bytes", "closed", "on_close", "on_send", "peer")
 
     def __init__(self, network: FakeNetwork) -> None:
         self.peer: FakeStream = self  # replaced by FakeNetwork.pair
         self.closed = False
+        # For whoever looks on: `on_send(bytes taken, were those all)` after each send, `on_close()` at the first close.
+        self.on_send: Callable[[bytes, bool], None] | None = None
+        self.on_close: Callable[[], None] | None = None
         self._network = network
         self._arriving: deque[tuple[int, bytes]] = deque()  # (when, what); the first may have been read in part
         self._size_bytes = 0
@@ -116,12 +121,15 @@ class FakeStream:
             raise BrokenPipeError
         view = memoryview(data).cast("B")
         size = min(len(view), self._room())
+        random, conditions = self._network.random, self._network.conditions
+        if size and conditions.partial_send_percent and random.randrange(100) < conditions.partial_send_percent:
+            size = 1 + random.randrange(size)
+        taken = bytes(view[:size])
+        if self.on_send is not None:
+            self.on_send(taken, size == len(view))
         if not size:
             raise BlockingIOError
-        random, conditions = self._network.random, self._network.conditions
-        if conditions.partial_send_percent and random.randrange(100) < conditions.partial_send_percent:
-            size = 1 + random.randrange(size)
-        self.peer._arrive(bytes(view[:size]), self._delay_ns())  # noqa: SLF001
+        self.peer._arrive(taken, self._delay_ns())  # noqa: SLF001
         return size
 
     def end_output(self) -> None:
@@ -135,6 +143,8 @@ class FakeStream:
         if not self.closed:
             self.end_output()
             self.closed = True
+            if self.on_close is not None:
+                self.on_close()
 
     def reset(self) -> None:
         """Break the connection: both ends see an error, and what is under way is lost."""
