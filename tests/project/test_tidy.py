@@ -6,9 +6,12 @@ import ast
 import re
 import subprocess
 import tomllib
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.project.layout import ROOT, SOURCE, hot_modules, modules, unit_tests_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 600
