@@ -1,5 +1,6 @@
 """What the hot modules use of Cython's pure Python mode, typed for mypy. Integers of C are `int` here."""
 
+import builtins
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -8,15 +9,17 @@ _C = TypeVar("_C", bound=type)
 
 compiled: bool
 
-uchar = int
-char = int
-short = int
-ushort = int
-int = int
-uint = int
-longlong = int
-ulonglong = int
-Py_ssize_t = int
+# Element types of typed views: `cython.uchar[::1]` is no type to mypy, so what is declared with these is not checked.
+uchar: Any
+int: Any  # noqa: A001
+longlong: Any
+
+char = builtins.int
+short = builtins.int
+ushort = builtins.int
+uint = builtins.int
+ulonglong = builtins.int
+Py_ssize_t = builtins.int
 bint = bool
 double = float
 void = None
