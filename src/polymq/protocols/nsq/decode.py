@@ -61,8 +61,8 @@ class Decoder:
     `tls_missing` (True while the server insists on TLS and the connection has none).
     """
 
-    _settings: object
-    _situation: object
+    _settings: NsqSettings
+    _situation: Situation
     _message_size_max: cython.longlong
     _body_size_max: cython.longlong
     _count_max: cython.longlong
@@ -72,7 +72,7 @@ class Decoder:
     _need: cython.Py_ssize_t
     _paused: cython.bint
     _searched: cython.Py_ssize_t
-    _ahead: object
+    _ahead: BodyAhead
     _body_size: cython.Py_ssize_t
     # The MPUB under way.
     _begun: cython.bint
@@ -84,15 +84,15 @@ class Decoder:
     _base: cython.Py_ssize_t
     _total: cython.longlong
     # The last PUB, MPUB or DPUB line with its newline: the next one is usually the same.
-    _line: object
+    _line: bytes
     _line_bytes: cython.const[cython.uchar][::1]
     _line_size: cython.Py_ssize_t
-    _line_ahead: object
+    _line_ahead: BodyAhead
     # Scratch: positions (or message ids) and sizes, and how many entries this feed has used.
     _positions: cython.longlong[::1]
     _sizes: cython.longlong[::1]
-    _positions_view: object
-    _sizes_view: object
+    _positions_view: memoryview
+    _sizes_view: memoryview
     _capacity: cython.Py_ssize_t
     _used: cython.Py_ssize_t
 
@@ -105,7 +105,7 @@ class Decoder:
         self._need = len(MAGIC)
         self._paused = False
         self._searched = 0
-        self._ahead = None
+        self._ahead = BodyAhead(Command.NOP)  # replaced before it is read
         self._body_size = 0
         self._begun = False
         self._walked = 0
@@ -118,7 +118,7 @@ class Decoder:
         self._line = b""
         self._line_bytes = b""
         self._line_size = 0
-        self._line_ahead = None
+        self._line_ahead = self._ahead
         self._used = 0
         self._allocate(_CAPACITY_FIRST)
         self._change(Situation(State.INIT, heartbeats=True, tls_missing=False, settings=settings))
@@ -163,7 +163,7 @@ class Decoder:
         data: cython.const[cython.uchar][::1] = view
         end: cython.Py_ssize_t = len(view)
         at: cython.Py_ssize_t = 0
-        events: list = []
+        events: list[Event] = []
         self._paused = False
         self._start_scratch()
         if self._phase != _ENDED:
@@ -202,7 +202,7 @@ class Decoder:
         return [Violation(text)] if text else []
 
     @cython.cfunc
-    def _change(self, situation: object):
+    def _change(self, situation: Situation) -> None:
         """Take over a new situation: what was remembered about lines may no longer hold."""
         self._situation = situation
         self._finish_legal = Command.FIN in TRANSITIONS[situation.state] and not situation.tls_missing
@@ -210,7 +210,7 @@ class Decoder:
         self._line_size = 0
 
     @cython.cfunc
-    def _violate(self, text: bytes, events: list):
+    def _violate(self, text: bytes, events: list[Event]) -> None:
         events.append(Violation(text))
         self._phase = _ENDED
 
@@ -221,7 +221,7 @@ class Decoder:
         data: cython.const[cython.uchar][::1],
         at: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
-        events: list,
+        events: list[Event],
     ) -> cython.Py_ssize_t:
         """Take one command line, or a run of commands that look the same."""
         newline: cython.Py_ssize_t
@@ -248,31 +248,32 @@ class Decoder:
         return newline + 1
 
     @cython.cfunc
-    def _take_line(self, line: bytes, events: list):
+    def _take_line(self, line: bytes, events: list[Event]) -> None:
         """Act on one line, which still has its newline."""
         if line == self._line:
             self._await_body(self._line_ahead)
             return
         text = line[: len(line) - 1]
         outcome, state = interpret(text.removesuffix(b"\r"), self._situation)
-        kind = type(outcome)
-        if kind is Violation:
-            self._violate(outcome.text, events)
-        elif kind is BodyAhead:
+        if isinstance(outcome, Violation):
+            events.append(outcome)
+            self._phase = _ENDED
+            return
+        if isinstance(outcome, BodyAhead):
             if outcome.topic:
                 self._line = line
                 self._line_bytes = line
                 self._line_size = len(line)
                 self._line_ahead = outcome
             self._await_body(outcome)
-        elif not (kind is Nop and events and type(events[len(events) - 1]) is Nop):
+        elif not (isinstance(outcome, Nop) and events and isinstance(events[len(events) - 1], Nop)):
             events.append(outcome)
-        if state is not self._situation.state and kind is not Violation:
-            old = self._situation
+        old = self._situation
+        if state is not old.state:
             self._change(Situation(state, heartbeats=old.heartbeats, tls_missing=old.tls_missing, settings=self._settings))
 
     @cython.cfunc
-    def _await_body(self, ahead: object):
+    def _await_body(self, ahead: BodyAhead) -> None:
         self._ahead = ahead
         self._begun = False
         self._phase = _MULTI_SIZE_AHEAD if ahead.command is Command.MPUB else _SIZE_AHEAD
@@ -284,7 +285,7 @@ class Decoder:
         data: cython.const[cython.uchar][::1],
         at: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
-        events: list,
+        events: list[Event],
     ) -> cython.Py_ssize_t:
         """Take the commands at `at` that need no line parsed; `at` again if there are none."""
         if at == end:
@@ -316,7 +317,7 @@ class Decoder:
         data: cython.const[cython.uchar][::1],
         at: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
-        events: list,
+        events: list[Event],
     ) -> cython.Py_ssize_t:
         """Take FINs in their usual form; everything else about FIN is left to `interpret`."""
         first: cython.Py_ssize_t = self._used
@@ -362,7 +363,7 @@ class Decoder:
         data: cython.const[cython.uchar][::1],
         at: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
-        events: list,
+        events: list[Event],
         seeded: cython.bint,
     ) -> cython.Py_ssize_t:
         """Take whole PUBs that repeat the remembered line, as one event.
@@ -408,7 +409,7 @@ class Decoder:
         return at
 
     @cython.cfunc
-    def _batch(self, view: memoryview, first: cython.Py_ssize_t, count: cython.Py_ssize_t, total: cython.longlong) -> object:
+    def _batch(self, view: memoryview, first: cython.Py_ssize_t, count: cython.Py_ssize_t, total: cython.longlong) -> MessageBatch:
         return MessageBatch(view, self._positions_view, self._sizes_view, first=first, count=count, size_bytes=total)
 
     @cython.cfunc
@@ -417,7 +418,7 @@ class Decoder:
         data: cython.const[cython.uchar][::1],
         at: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
-        events: list,
+        events: list[Event],
     ) -> cython.Py_ssize_t:
         """Take the four bytes that the phase calls for: the magic, a size or a count."""
         size: cython.longlong
@@ -443,7 +444,7 @@ class Decoder:
         return at + 4
 
     @cython.cfunc
-    def _take_size(self, size: cython.longlong, events: list):
+    def _take_size(self, size: cython.longlong, events: list[Event]) -> None:
         """Judge the size of a body of PUB, DPUB, IDENTIFY or AUTH."""
         command = self._ahead.command
         if size <= 0:
@@ -458,7 +459,7 @@ class Decoder:
             self._phase = _BODY_AHEAD
 
     @cython.cfunc
-    def _take_multi_size(self, size: cython.longlong, events: list):
+    def _take_multi_size(self, size: cython.longlong, events: list[Event]) -> None:
         """Judge the stated size of an MPUB's body, which is then forgotten: clients in use state a wrong one."""
         if size <= 0:
             self._violate_multi(problems.invalid_size(Command.MPUB, size), events)
@@ -468,7 +469,7 @@ class Decoder:
             self._phase = _MULTI_COUNT_AHEAD
 
     @cython.cfunc
-    def _take_multi_count(self, count: cython.longlong, events: list):
+    def _take_multi_count(self, count: cython.longlong, events: list[Event]) -> None:
         if count <= 0 or count > self._count_max:
             self._violate_multi(problems.invalid_count(count), events)
             return
@@ -481,14 +482,14 @@ class Decoder:
         self._phase = _MESSAGES_AHEAD
 
     @cython.cfunc
-    def _begin(self, events: list):
+    def _begin(self, events: list[Event]) -> None:
         """Announce an MPUB before its end is known, once."""
         if not self._begun:
             self._begun = True
             events.append(PublishBegun(self._ahead.topic))
 
     @cython.cfunc
-    def _violate_multi(self, text: bytes, events: list):
+    def _violate_multi(self, text: bytes, events: list[Event]) -> None:
         self._begin(events)
         self._violate(text, events)
 
@@ -499,7 +500,7 @@ class Decoder:
         data: cython.const[cython.uchar][::1],
         at: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
-        events: list,
+        events: list[Event],
     ) -> cython.Py_ssize_t:
         """Take a body whose size is known."""
         size: cython.Py_ssize_t = self._body_size
@@ -532,7 +533,7 @@ class Decoder:
         data: cython.const[cython.uchar][::1],
         at: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
-        events: list,
+        events: list[Event],
     ) -> cython.Py_ssize_t:
         """Walk the messages of an MPUB; nothing of it is done with before the last one is there."""
         position: cython.Py_ssize_t = at + self._walked
@@ -594,7 +595,7 @@ class Decoder:
         return problems.body_too_big(Command.MPUB, self._total + size, self._body_size_max)
 
     @cython.cfunc
-    def _start_scratch(self):
+    def _start_scratch(self) -> None:
         """Make the arrays ready for a feed: only the entries of an MPUB under way stay, from the first place on.
 
         They move at most once per MPUB: from its second view on they already are where they belong.
@@ -620,7 +621,7 @@ class Decoder:
             self._base = 0
 
     @cython.cfunc
-    def _allocate(self, capacity: cython.Py_ssize_t):
+    def _allocate(self, capacity: cython.Py_ssize_t) -> None:
         self._positions_view = memoryview(array("q", bytes(8 * capacity)))
         self._sizes_view = memoryview(array("q", bytes(8 * capacity)))
         self._positions = self._positions_view
@@ -628,7 +629,7 @@ class Decoder:
         self._capacity = capacity
 
     @cython.cfunc
-    def _grow(self, used: cython.Py_ssize_t):
+    def _grow(self, used: cython.Py_ssize_t) -> None:
         """Double the arrays. Events already made keep the old ones, so these are copied, never resized."""
         i: cython.Py_ssize_t
         old_positions: cython.longlong[::1] = self._positions

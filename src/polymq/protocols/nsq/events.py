@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polymq.protocols.nsq.states import Command
-
 if TYPE_CHECKING:
+    from polymq.protocols.nsq.states import Command
     from polymq.wire.slices import MessageBatch
 
 __all__ = [

@@ -25,9 +25,9 @@ __all__ = [
     "failed",
     "identify_failed",
     "insufficient",
+    "invalid_command",
     "invalid_count",
     "invalid_message_size",
-    "invalid_command",
     "invalid_size",
     "not_in_flight",
     "not_owned",
@@ -69,9 +69,9 @@ _QUOTED: Final = {
 
 
 def quote(raw: bytes) -> bytes:
-    """Put a name in quotes as Go's %q does.
+    r"""Put a name in quotes as Go's %q does.
 
-    Printable characters stay; quotes and backslashes are escaped; bytes that are not UTF-8 become \\x and two digits.
+    Printable characters stay; quotes and backslashes are escaped; bytes that are not UTF-8 become \x and two digits.
     Source: Go, strconv.Quote.
     """
     return b'"' + "".join(map(_quote_character, raw.decode("utf-8", "surrogateescape"))).encode() + b'"'
@@ -132,7 +132,7 @@ def ready_out_of_range(count: int, count_max: int) -> bytes:
 
 
 def delay_out_of_range(delay_ms: int, delay_ms_max: int) -> bytes:
-    """DPUB wants to wait longer than the server allows. (REQ is brought into range instead.)"""
+    """DPUB wants to wait longer than the server allows; for REQ the delay is brought into range instead."""
     return b"E_INVALID DPUB timeout %d out of range 0-%d" % (delay_ms, delay_ms_max)
 
 
