@@ -86,6 +86,10 @@ class Session:
         self._targets[name] = target
         return target
 
+    def journaled(self) -> Ticket:
+        """Give a ticket for all that this turn has changed about topics and groups."""
+        return self._kernel.store.journal.ticket(sync=self.broker.settings.sync)
+
     # -- topics ----------------------------------------------------------------------------------------------------
 
     def ensure_topic(self, topic: str, *, ephemeral: bool = False) -> None:
