@@ -58,6 +58,7 @@ class Ledger:
     _connections: list[Connection] = field(default_factory=list)
     _lives: list[tuple[int, int]] = field(default_factory=list)  # (start, end) of those that are over
     _started_ns: int = 0
+    _synced_ns: int = 0  # everything up to then is on the disk
     _doubts: list[_Doubt] = field(default_factory=list)
 
     # What clients do.
@@ -320,12 +321,13 @@ class Ledger:
         self._lives.append((self._started_ns, now_ns))
         if clean:
             self._lives.clear()
+            self._synced_ns = now_ns
         self.life += 1
 
     def power_lost(self) -> None:
         """The power failed, after `stopped`: promises that were not synced are forgiven."""
         until_ns = self._synced_until_ns()
-        now_ns = self._lives[-1][1] if self._lives else 0
+        now_ns = self._lives[-1][1] if self._lives else self._synced_ns
         for publication in self.publications.values():
             self._forgive_publication(publication, until_ns, now_ns - until_ns)
         for channel in self.channels.values():
@@ -338,6 +340,7 @@ class Ledger:
                 if self._in_doubt(None, share.requeued_ns, until_ns):
                     share.requeue_due_wall_ns = 0
         self._lives.clear()  # what is left is on the disk
+        self._synced_ns = now_ns
 
     def _forgive_publication(self, publication: Publication, until_ns: int, unsynced_ns: int) -> None:
         doubted = any(doubt.topic in (None, publication.topic) for doubt in self._doubts)
@@ -367,7 +370,7 @@ class Ledger:
                 return end_ns - left_ns
             # A process that ran for less may have found the work of the one before it unsynced.
             left_ns = max(self._window_ns, left_ns - (end_ns - start_ns))
-        return self._lives[0][0] if self._lives else 0
+        return self._lives[0][0] if self._lives else self._synced_ns
 
     def _in_doubt(self, topic: str | None, at_ns: int | None, synced_until_ns: int) -> bool:
         """Whether what happened at a moment may be undone by a power loss."""
@@ -396,7 +399,7 @@ class Ledger:
         """Whether the channel must get a message that it has not been seen to get."""
         if sum(other.topic == channel.topic for other in self.channels.values()) == 1:
             return True  # the first channel gets what was there before it
-        return channel.confirmed_ns is not None and publication.sent_ns >= channel.confirmed_ns
+        return channel.confirmed_ns is not None and publication.sent_ns > channel.confirmed_ns
 
     def check_log(self, partitions: Iterable[tuple[int, Sequence[tuple[int, bytes]]]]) -> None:
         """Compare what the log holds, as (partition number, (offset, body) pairs), with what was promised."""

@@ -16,8 +16,9 @@ from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.server.pump import Pump
 from polymq.store.store import Store
+from polymq.testing.network import FakeStream
 from polymq.testing.worker import FakeWorker
-from polymq.wire.records import read_messages
+from polymq.wire.batch import HEADER_SIZE_BYTES, parse_header, read_messages
 
 if TYPE_CHECKING:
     from random import Random
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from polymq.server.connection import Connection
     from polymq.testing.clock import FakeClock
     from polymq.testing.disk import FakeFiles
-    from polymq.testing.network import FakeStream
     from polymq.testing.options import Options, TopicPlan
 
 __all__ = ["BrokerProcess"]
@@ -45,7 +45,7 @@ class BrokerProcess:
         self.worker = FakeWorker(clock, random, delay_ns_max=options.disk_delay_ns_max)
         self._clock = clock
         self._random = random
-        self._watched: dict[Connection, tuple[bool, bool]] = {}
+        self._watched: dict[Connection, tuple[FakeStream, bool, bool]] = {}
         self._waiting: list[FakeStream] = []  # connections that have not been accepted
         self._streams: list[FakeStream] = []
         self._free_at_ns = 0  # when the turn under way ends
@@ -76,7 +76,8 @@ class BrokerProcess:
     def watch(self, connection: Connection, *, readable: bool, writable: bool) -> None:
         """See `server.ports.Watcher`."""
         if readable or writable:
-            self._watched[connection] = (readable, writable)
+            assert isinstance(connection.stream, FakeStream)
+            self._watched[connection] = (connection.stream, readable, writable)
         else:
             self._watched.pop(connection, None)
 
@@ -91,10 +92,10 @@ class BrokerProcess:
     def wakes_at_ns(self) -> int:
         """When a turn is worth running, or background work goes on."""
         dues = [self.pump.due_ns(), self.worker.wakes_at_ns]
-        for connection, (readable, writable) in self._watched.items():
+        for stream, readable, writable in self._watched.values():
             if readable:
-                dues.append(connection.stream.wakes_at_ns)
-            if writable and connection.stream.writable:
+                dues.append(stream.wakes_at_ns)
+            if writable and stream.writable:
                 dues.append(0)
         if self._waiting:
             dues.append(0)
@@ -108,20 +109,21 @@ class BrokerProcess:
         for stream in waiting:
             gateway = NsqGateway(self.broker.session(ANONYMOUS), Peer("127.0.0.1", 1), NsqSettings(), self._clock.monotonic_ns)
             self.pump.open(stream, gateway, Peer("127.0.0.1", 1))
-        ready = [(each, wants) for each, wants in self._watched.items() if self._is_ready(each, wants)]
+        ready = [
+            (connection, stream, readable, writable)
+            for connection, (stream, readable, writable) in self._watched.items()
+            if (readable and stream.readable) or (writable and stream.writable)
+        ]
         self._random.shuffle(ready)
         if len(ready) > 1 and self._random.random() < 0.2:
             del ready[1 + self._random.randrange(len(ready) - 1) :]
-        for connection, (readable, writable) in ready:
-            if readable and not connection.stream.closed and connection.stream.readable:
+        for connection, stream, readable, writable in ready:
+            if readable and not stream.closed and stream.readable:
                 self.pump.readable(connection)
-            if writable and not connection.stream.closed:
+            if writable and not stream.closed:
                 self.pump.writable(connection)
         self.pump.end_turn()
         self._free_at_ns = self._clock.monotonic_ns() + 1 + self._random.randrange(_TURN_NS_MAX)
-
-    def _is_ready(self, connection: Connection, wants: tuple[bool, bool]) -> bool:
-        return (wants[0] and connection.stream.readable) or (wants[1] and connection.stream.writable)
 
     # How it ends.
 
@@ -170,7 +172,12 @@ class BrokerProcess:
                 self.worker.run()
                 self.pump.end_turn()
                 continue
-            found = read_messages(view)
-            records += ((message_offset, message.body) for message_offset, message in found if message_offset >= offset)
+            at = 0
+            while at < len(view):
+                header = parse_header(view, at)
+                end = at + header.size
+                found = read_messages(view, at + HEADER_SIZE_BYTES, header.count, header.base_time_ns, header.count, end)
+                records += enumerate((message.body for message in found), header.base_offset)
+                at = end
             offset = records[-1][0] + 1
         raise AssertionError(f"{topic} cannot be read beyond offset {offset} of {log.readable}")
