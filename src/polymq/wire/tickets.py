@@ -1,4 +1,4 @@
-"""Where a promised write stands: the one word about durability that the store, the core and the gateways share."""
+"""The states of a promise that something is durable: the one thing that store, core and gateways all compare."""
 
 from __future__ import annotations
 
