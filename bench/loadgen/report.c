@@ -29,6 +29,14 @@ static void report_slices(const struct run *run) {
     printf("]");
 }
 
+/* What consumers see: the rate of the first nine tenths. A server may hold back the last messages of a stream to fill
+ * its output buffer, which is a delay and says nothing about the rate. */
+static void report_steady_rate(const struct run *run) {
+    if (run->slices_done < SLICE_COUNT) return;
+    double messages = (double)(run->options.messages / SLICE_COUNT * (SLICE_COUNT - 1));
+    printf(",\"steady_rate\":%.0f", messages / ((double)(run->slice_ns[SLICE_COUNT - 1] - run->slice_ns[0]) / 1e9));
+}
+
 static void report_channels(const struct run *run) {
     uint64_t redelivered = 0;
     printf(",\"received\":[");
@@ -52,6 +60,7 @@ void report(const struct run *run) {
     printf("{\"mode\":\"%s\",\"complete\":%s,\"messages\":%llu,\"seconds\":%.6f,\"rate\":%.0f,\"cpu_seconds\":%.3f", options->mode_name,
            options->mode == MODE_IDLE || !run->open_count ? "true" : "false", (unsigned long long)done, seconds, (double)done / seconds, cpu_s());
     if (options->mode != MODE_IDLE && options->mode != MODE_LATENCY) report_slices(run);
+    if (options->mode == MODE_SUB || options->mode == MODE_BOTH) report_steady_rate(run);
     if (options->mode == MODE_SUB || options->mode == MODE_BOTH || options->mode == MODE_LATENCY) report_channels(run);
     if (run->sample_count) report_samples(run);
     if (options->mode == MODE_LATENCY) printf(",\"generator_late_us_max\":%.1f", (double)run->late_ns_max / 1e3);
