@@ -1,0 +1,1 @@
+# No C helpers needed: the annotations in deadlines.py say it all.

@@ -1,0 +1,143 @@
+"""The core's entries in the store's journal: one kind byte, then fixed fields, little-endian.
+
+    32 catalogue   JSON object, `op` says what: topics, groups, pauses, partition numbers
+    33 settled     u32 group, u32 partition, then (first i64, last i64) pairs
+    34 requeued    u32 group, u32 partition, i64 offset, u32 attempts, i64 due (ns since 1970; 0 = at once)
+    35 emptied     u32 group, u32 partition, i64 end: everything below is settled
+    36 scheduled   u32 partition, i64 first offset in its schedule log, u32 count, i64 due
+    37 released    u32 partition, i64 base offset that the messages will have, then i64 schedule offsets
+    38 lease state u32 group, u32 partition, i64 next, i64 floor, then (offset i64, attempts i64, due i64; -1 = none) triples
+    39 schedule state  u32 partition, then (due i64, schedule offset i64) pairs
+    40 cursor      u32 group, u32 partition, i64 offset
+    41 lease state, continued   u32 group, u32 partition, then triples as in 38
+    42 dropped     u32 group, u32 partition, i64 first, i64 end: left out before the group came to them
+    43 truncated   u32 partition, i64 end: a power loss took what was behind; nobody has settled anything there
+
+Entries are facts, replayed in order by `recovery.py`; docs/DATA_FILES.md describes the frames around them. Kinds are
+never reused.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "CATALOGUE",
+    "CURSOR",
+    "DROPPED",
+    "EMPTIED",
+    "LEASE_STATE",
+    "LEASE_STATE_MORE",
+    "RELEASED",
+    "REQUEUED",
+    "SCHEDULED",
+    "SCHEDULE_STATE",
+    "SETTLED_RANGES",
+    "TRUNCATED",
+    "catalogue",
+    "cursor",
+    "dropped",
+    "emptied",
+    "integers",
+    "lease_state",
+    "lease_state_more",
+    "released",
+    "requeued",
+    "schedule_state",
+    "scheduled",
+    "settled",
+    "truncated",
+]
+
+CATALOGUE: Final = 32
+SETTLED_RANGES: Final = 33
+REQUEUED: Final = 34
+EMPTIED: Final = 35
+SCHEDULED: Final = 36
+RELEASED: Final = 37
+LEASE_STATE: Final = 38
+SCHEDULE_STATE: Final = 39
+CURSOR: Final = 40
+LEASE_STATE_MORE: Final = 41
+DROPPED: Final = 42
+TRUNCATED: Final = 43
+
+GROUP_PARTITION: Final = struct.Struct("<BII")
+REQUEUED_FORM: Final = struct.Struct("<BIIqIq")
+EMPTIED_FORM: Final = struct.Struct("<BIIq")
+SCHEDULED_FORM: Final = struct.Struct("<BIqIq")
+RELEASED_FORM: Final = struct.Struct("<BIq")
+LEASE_STATE_FORM: Final = struct.Struct("<BIIqq")
+SCHEDULE_STATE_FORM: Final = struct.Struct("<BI")
+
+
+def integers(values: Sequence[int]) -> bytes:
+    """Encode 64-bit integers side by side."""
+    return struct.pack(f"<{len(values)}q", *values)
+
+
+def catalogue(op: str, **fields: Any) -> bytes:
+    """Encode a change of the catalogue: rare, so JSON."""
+    return bytes([CATALOGUE]) + orjson.dumps({"op": op, **fields})
+
+
+def settled(group: int, partition: int, ranges: bytes) -> bytes:
+    """Encode what a group settled in one turn; `ranges` as `LeaseWindow.drain` gives it."""
+    return GROUP_PARTITION.pack(SETTLED_RANGES, group, partition) + ranges
+
+
+def requeued(group: int, partition: int, offset: int, *, attempts: int, due_ns: int) -> bytes:
+    """Encode that a message was given back; `due_ns` 0 means that it waits for redelivery at once."""
+    return REQUEUED_FORM.pack(REQUEUED, group, partition, offset, attempts, due_ns)
+
+
+def emptied(group: int, partition: int, end: int) -> bytes:
+    """Encode that a group was emptied up to an offset."""
+    return EMPTIED_FORM.pack(EMPTIED, group, partition, end)
+
+
+def scheduled(partition: int, first: int, count: int, due_ns: int) -> bytes:
+    """Encode that messages were put into a partition's schedule."""
+    return SCHEDULED_FORM.pack(SCHEDULED, partition, first, count, due_ns)
+
+
+def released(partition: int, base_offset: int, offsets: Sequence[int]) -> bytes:
+    """Encode that scheduled messages are about to be appended at `base_offset`."""
+    return RELEASED_FORM.pack(RELEASED, partition, base_offset) + integers(offsets)
+
+
+def lease_state(group: int, partition: int, *, next_offset: int, floor: int, triples: Sequence[int]) -> bytes:
+    """Encode a group's place in one partition, with the first of what it has not settled."""
+    return LEASE_STATE_FORM.pack(LEASE_STATE, group, partition, next_offset, floor) + integers(triples)
+
+
+def lease_state_more(group: int, partition: int, triples: Sequence[int]) -> bytes:
+    """Encode more of what a group has not settled."""
+    return GROUP_PARTITION.pack(LEASE_STATE_MORE, group, partition) + integers(triples)
+
+
+def schedule_state(partition: int, pairs: Iterable[tuple[int, int]]) -> bytes:
+    """Encode what waits in a partition's schedule."""
+    flat = [number for pair in pairs for number in pair]
+    return SCHEDULE_STATE_FORM.pack(SCHEDULE_STATE, partition) + integers(flat)
+
+
+def cursor(group: int, partition: int, offset: int) -> bytes:
+    """Encode where a cursor group will go on reading."""
+    return EMPTIED_FORM.pack(CURSOR, group, partition, offset)
+
+
+def dropped(group: int, partition: int, first: int, end: int) -> bytes:
+    """Encode that a group will step over offsets [first, end)."""
+    return LEASE_STATE_FORM.pack(DROPPED, group, partition, first, end)
+
+
+def truncated(partition: int, end: int) -> bytes:
+    """Encode that a partition ends at `end` after a recovery, and what was noted beyond does not count."""
+    return RELEASED_FORM.pack(TRUNCATED, partition, end)

@@ -1,0 +1,125 @@
+"""What the core asks of the world: the store, the clock, chance. Protocols only.
+
+The core is called from one thread and calls these synchronously; nothing here blocks. The simulator puts fakes
+behind the same names. `docs/INTERNALS.md` sections 1 and 3 say what each promises.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from polymq.wire.records import Message
+    from polymq.wire.slices import MessageBatch, Slice
+
+__all__ = ["Clock", "Journal", "Listener", "Log", "Random", "Reader", "Store", "Ticket", "TicketState"]
+
+
+class TicketState(enum.Enum):
+    """Where a promised write stands."""
+
+    PENDING = "pending"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Ticket(Protocol):
+    """A promise that something is durable; shared by all that was written together. `failure` is for people."""
+
+    state: TicketState
+    failure: str
+
+
+class Reader(Protocol):
+    """A position in one partition that moves forward."""
+
+    offset: int
+    waiting: bool
+
+    def take(self, count_max: int, size_bytes_max: int) -> Slice | None:
+        """Hand out the next records (at least one, if there is one) and move behind them.
+
+        None: there is nothing readable, or (`waiting`) the disk is being read and a later turn will have it.
+        """
+
+    def seek(self, offset: int) -> None: ...
+
+
+class Log(Protocol):
+    """One partition: a contiguous sequence of records. `end` counts what this turn staged, `readable` does not."""
+
+    number: int
+    epoch: int
+    start: int
+    end: int
+    readable: int
+    failed: str
+    size_bytes: int
+
+    @property
+    def epochs(self) -> Sequence[tuple[int, int]]: ...
+
+    def append(self, batch: MessageBatch, *, now_ns: int, origin: int) -> Ticket: ...
+    def append_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        now_ns: int,
+        origin: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        sequence: int = -1,
+    ) -> Ticket: ...
+    def reader(self, offset: int) -> Reader: ...
+    def batches(self, offset: int, size_bytes_max: int) -> memoryview | None: ...
+    def offset_at(self, time_ns: int) -> int: ...
+    def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None: ...
+
+
+class Journal(Protocol):
+    """The one sequence of entries for all that is not message bodies."""
+
+    wants_snapshot: bool
+
+    def append(self, entry: bytes) -> None: ...
+    def ticket(self, *, sync: bool = False) -> Ticket: ...
+    def snapshot(self, entries: Iterator[bytes]) -> None: ...
+
+
+class Store(Protocol):
+    """The data folder, opened."""
+
+    journal: Journal
+    congested: bool
+    due_ns: int | None
+
+    def replay(self) -> Iterator[bytes]: ...
+    def create_log(self, number: int, *, sync: bool) -> Log: ...
+    def open_log(self, number: int, *, sync: bool) -> Log: ...
+    def delete_log(self, number: int) -> None: ...
+    def commit(self) -> None: ...
+    def poll(self) -> bool: ...
+    def health(self) -> list[str]: ...
+    def close(self, *, clean: bool) -> None: ...
+
+
+class Clock(Protocol):
+    """Time. Leases run on the monotonic clock, due times and record times on the wall clock. Nanoseconds."""
+
+    def monotonic_ns(self) -> int: ...
+    def wall_ns(self) -> int: ...
+
+
+class Random(Protocol):
+    """Chance, as far as the core needs it."""
+
+    def randrange(self, stop: int, /) -> int: ...
+
+
+class Listener(Protocol):
+    """Who is behind a subscription: told when its topic or group is gone."""
+
+    def closed(self, reason: str) -> None: ...

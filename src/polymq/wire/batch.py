@@ -1,0 +1,274 @@
+"""What a record batch is made of, and the parts of its format that are not hot: headers and single records.
+
+The loops over records are in `records.py`, which is compiled and gives these names on: import from there.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from polymq.errors import CorruptRecord, Refusal, RefusalCode
+from polymq.wire.crc import crc32c
+
+if TYPE_CHECKING:
+    from array import array
+
+    from typing_extensions import Buffer
+
+__all__ = [
+    "ATTRIBUTE_PREPARED",
+    "BODY_AT_MASK",
+    "COMPRESSION_MASK",
+    "HEADER_SIZE_BYTES",
+    "MAGIC",
+    "RECORD_OVERHEAD_BYTES",
+    "VERSION",
+    "BatchHeader",
+    "Columns",
+    "Message",
+    "encode_message",
+    "parse_header",
+    "read_messages",
+    "seal",
+]
+
+HEADER_SIZE_BYTES: Final = 80
+# The size field and the field of flags and body distance: what a record costs beyond its body when nothing is optional.
+RECORD_OVERHEAD_BYTES: Final = 8
+MAGIC: Final = 0x514D5950
+VERSION: Final = 1
+ATTRIBUTE_PREPARED: Final = 0x01
+COMPRESSION_MASK: Final = 0xF0
+# The body's distance takes the lower 24 bits of its word: all optional fields together stay below 16 MiB.
+BODY_AT_MASK: Final = 0xFFFFFF
+
+_HEADER: Final = struct.Struct("<IIIBBHQIIqqqi4xq8x")
+_U32: Final = struct.Struct("<I")
+_I64: Final = struct.Struct("<q")
+_EXTRA: Final = struct.Struct("<BI")
+_TIME_MAX_NS: Final = 2**63 - 1
+
+_FLAG_TIME: Final = 0x01
+_FLAG_EXPIRY: Final = 0x02
+_FLAG_KEY: Final = 0x04
+_FLAG_HEADERS: Final = 0x08
+_FLAG_EXTRAS: Final = 0x10
+
+assert _HEADER.size == HEADER_SIZE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message with everything that a record can hold: for tools, tests, clients and the paths that are not hot.
+
+    `headers` are (name, value) pairs, `extras` are (protocol of origin, bytes) pairs. `time_ns` 0 is "the batch's
+    own time" when a message is encoded; a message that was read has its real time.
+    """
+
+    body: bytes
+    key: bytes | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    extras: tuple[tuple[int, bytes], ...] = ()
+    time_ns: int = 0
+    expiry_ns: int | None = None
+
+
+@dataclass(slots=True)
+class BatchHeader:
+    """The 80 bytes before the records, in the order of the wire. Not frozen: one is made per append, at half the cost.
+
+    `seal` fills in `crc`, `magic`, `size` and `version`: who writes a batch leaves them alone.
+    """
+
+    crc: int = 0
+    magic: int = MAGIC
+    size: int = 0
+    version: int = VERSION
+    origin: int = 0
+    attributes: int = 0
+    segment_id: int = 0
+    epoch: int = 0
+    count: int = 0
+    base_offset: int = 0
+    base_time_ns: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequence: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Records as the buffers of Arrow arrays: `pyarrow.Array.from_buffers` takes each of them without a copy.
+
+    Record i has `offsets[i]`, `times_us[i]` (microseconds since 1970) and the body `bodies[body_ends[i] :
+    body_ends[i + 1]]`; keys likewise, with one bit per record in `key_valid` (lowest bit first). Record i has the
+    headers `header_ends[i]` to `header_ends[i + 1]`; names and values of header j lie like bodies. int64: "q" arrays,
+    int32: "i" arrays with one more element than there are rows.
+    """
+
+    count: int
+    offsets: array[int]
+    times_us: array[int]
+    body_ends: array[int]
+    bodies: bytearray
+    key_count: int
+    key_valid: bytearray
+    key_ends: array[int]
+    keys: bytearray
+    header_count: int
+    header_ends: array[int]
+    name_ends: array[int]
+    names: bytearray
+    value_ends: array[int]
+    values: bytearray
+
+
+def encode_message(message: Message, base_time_ns: int = 0) -> bytes:
+    """Write one record with whatever optional fields the message has.
+
+    Units:  `base_time_ns` is the time of the batch that the record is for; only used if the message has a time.
+    Raises: Refusal (BATCH_TOO_LARGE) when key, headers and extras together reach 16 MiB.
+    """
+    flags = 0
+    parts: list[bytes] = []
+    if message.time_ns:
+        flags |= _FLAG_TIME
+        parts.append(_I64.pack(message.time_ns - base_time_ns))
+    if message.expiry_ns is not None:
+        flags |= _FLAG_EXPIRY
+        parts.append(_I64.pack(message.expiry_ns))
+    if message.key is not None:
+        flags |= _FLAG_KEY
+        parts += (_U32.pack(len(message.key)), message.key)
+    if message.headers:
+        flags |= _FLAG_HEADERS
+        fields = b"".join([_U32.pack(len(name)) + name + _U32.pack(len(value)) + value for name, value in message.headers])
+        parts += (_U32.pack(len(fields)), fields)
+    if message.extras:
+        flags |= _FLAG_EXTRAS
+        fields = b"".join([_EXTRA.pack(origin, len(data)) + data for origin, data in message.extras])
+        parts += (_U32.pack(len(fields)), fields)
+    options = b"".join(parts)
+    body_at = RECORD_OVERHEAD_BYTES + len(options)
+    if body_at > BODY_AT_MASK:
+        raise Refusal(RefusalCode.BATCH_TOO_LARGE, "key, headers and extras of a message are too large")
+    return b"".join((_U32.pack(body_at + len(message.body)), _U32.pack(flags << 24 | body_at), options, message.body))
+
+
+def seal(target: bytearray, at: int, end: int, header: BatchHeader) -> None:
+    """Write the header of the batch whose records lie in `target[at + HEADER_SIZE_BYTES : end]`: the CRC last."""
+    assert at >= 0
+    assert at + HEADER_SIZE_BYTES + RECORD_OVERHEAD_BYTES <= end <= len(target)
+    assert header.count >= 1
+    _HEADER.pack_into(
+        target,
+        at,
+        0,
+        MAGIC,
+        end - at,
+        VERSION,
+        header.origin,
+        header.attributes,
+        header.segment_id,
+        header.epoch,
+        header.count,
+        header.base_offset,
+        header.base_time_ns,
+        header.producer_id,
+        header.producer_epoch,
+        header.sequence,
+    )
+    with memoryview(target) as view, view[at + 4 : end] as covered:
+        checksum = crc32c(covered)
+    _U32.pack_into(target, at, checksum)
+
+
+def parse_header(view: Buffer, at: int) -> BatchHeader:
+    """Read the header at `at`; whether it is one is `check`'s to say. HEADER_SIZE_BYTES bytes must be there."""
+    return BatchHeader(*_HEADER.unpack_from(view, at))
+
+
+def read_messages(view: Buffer, position: int, batch_left: int, base_time_ns: int, count: int, end: int) -> list[Message]:
+    """Copy records out as objects, from the same fields that a `Slice` has.
+
+    Raises: CorruptRecord when fewer than `count` sound records lie before `end`.
+    Cost:   a few microseconds per message: for tools, tests and clients.
+    """
+    messages: list[Message] = []
+    with memoryview(view) as whole:
+        inside = whole[:end]
+        for _ in range(count):
+            try:
+                if batch_left == 0:
+                    position, batch_left, base_time_ns = _enter_batch(inside, position)
+                record = _record_at(inside, position)
+                messages.append(_read_record(record, base_time_ns))
+            except (struct.error, ValueError) as error:
+                raise CorruptRecord("record batch", position=position, expected="a sound record", found="sizes that do not fit") from error
+            position += len(record)
+            batch_left -= 1
+    return messages
+
+
+def _enter_batch(view: memoryview, position: int) -> tuple[int, int, int]:
+    """Read the header at `position`: where its records start, how many there are, and their time."""
+    header = parse_header(view, position)
+    if header.magic != MAGIC or header.count < 1:
+        raise ValueError("no batch")
+    return position + HEADER_SIZE_BYTES, header.count, header.base_time_ns
+
+
+def _record_at(view: memoryview, position: int) -> memoryview:
+    """Cut out the record at `position`; raises ValueError when it is not there as a whole."""
+    size = _U32.unpack_from(view, position)[0]
+    if size < RECORD_OVERHEAD_BYTES or size > len(view) - position:
+        raise ValueError("no room")
+    return view[position : position + size]
+
+
+def _read_record(record: memoryview, base_time_ns: int) -> Message:
+    """Take one record apart; raises struct.error or ValueError when its inner sizes do not fit."""
+    word = _U32.unpack_from(record, 4)[0]
+    flags, body_at = word >> 24, word & BODY_AT_MASK
+    if not RECORD_OVERHEAD_BYTES <= body_at <= len(record):
+        raise ValueError("body outside its record")
+    fields = record[:body_at]
+    at = RECORD_OVERHEAD_BYTES
+    time_ns, expiry_ns, key = base_time_ns, None, None
+    headers: list[tuple[bytes, bytes]] = []
+    extras: list[tuple[int, bytes]] = []
+    if flags & _FLAG_TIME:
+        time_ns += _I64.unpack_from(fields, at)[0]
+        if time_ns < 0 or time_ns > _TIME_MAX_NS:
+            raise ValueError("time outside 64 bits")
+        at += 8
+    if flags & _FLAG_EXPIRY:
+        expiry_ns = _I64.unpack_from(fields, at)[0]
+        at += 8
+    if flags & _FLAG_KEY:
+        key, at = _take(fields, at)
+    if flags & _FLAG_HEADERS:
+        inner, at = _take(fields, at)
+        position = 0
+        while position < len(inner):
+            name, position = _take(inner, position)
+            value, position = _take(inner, position)
+            headers.append((name, value))
+    if flags & _FLAG_EXTRAS:
+        inner, at = _take(fields, at)
+        position = 0
+        while position < len(inner):
+            data, after = _take(inner, position + 1)
+            extras.append((inner[position], data))
+            position = after
+    return Message(bytes(record[body_at:]), key, tuple(headers), tuple(extras), time_ns, expiry_ns)
+
+
+def _take(source: bytes | memoryview, at: int) -> tuple[bytes, int]:
+    """Copy out bytes that are preceded by their size; also tell where they end."""
+    end = at + 4 + _U32.unpack_from(source, at)[0]
+    if end > len(source):
+        raise ValueError("size reaches outside")
+    return bytes(source[at + 4 : end]), end
