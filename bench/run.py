@@ -1,9 +1,9 @@
 """Measure polymq beside nsqd 1.3.0 and write the table.
 
-    python bench/run.py                     everything (about 20 minutes)
-    python bench/run.py --quick             a smoke run of every row, in a minute or two; its figures mean little
-    python bench/run.py --only mpub,pub-100 some rows
-    python bench/run.py --list              what the rows are
+    make bench                          everything (about 20 minutes)
+    make bench ARGS=--quick             a smoke run of every row, in a minute or two; its figures mean little
+    make bench ARGS="--only mpub,start"  some rows
+    make bench ARGS=--list              what the rows are
 
 Each row alternates the servers, each run on a fresh data folder, and takes medians. Results go to
 bench/results/<date>-<machine>.json and .md. docs/BENCHMARKS.md says how to read them.
@@ -18,13 +18,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.generator import Generator, LoadError
-from harness.machine import facts, warm_memory
-from harness.report import Outcome, Table, print_row, save
-from harness.rows import ROWS, Bench, Row
-from harness.servers import MissingServerError, Setup, default_polymq
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench.harness.generator import Generator, LoadError
+from bench.harness.machine import facts, warm_memory
+from bench.harness.report import Outcome, Table, print_row, save
+from bench.harness.rows import ROWS, Bench, Row
+from bench.harness.servers import MissingServerError, Setup, default_polymq
 
 ROOT = Path(__file__).resolve().parents[1]
 # What a run is expected to need for nsqd's 10 M messages of 200 bytes in memory, and for the page cache of ours.
@@ -116,7 +117,3 @@ def main() -> int:
     paths = save(table, arguments.results)
     console.print(f"written: {', '.join(str(path) for path in paths)}")
     return 1 if any(outcome.errors for outcome in table.outcomes) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

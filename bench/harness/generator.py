@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from harness.servers import MissingServerError
+from bench.harness.servers import MissingServerError
 
 __all__ = ["Generator", "LoadError"]
 

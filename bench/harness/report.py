@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from rich.console import Console
-
     from harness.rows import Figures, Metric, Row
+    from rich.console import Console
 
 __all__ = ["Outcome", "Table", "print_row", "save"]
 

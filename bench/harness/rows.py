@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.machine import SmallCache
-from harness.servers import Server, Setup
+from bench.harness.machine import SmallCache
+from bench.harness.servers import Server, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

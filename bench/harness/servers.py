@@ -220,4 +220,4 @@ def default_polymq() -> list[str]:
     given = os.environ.get("POLYMQ_COMMAND")
     if given:
         return shlex.split(given)
-    return [str(installed)] if installed.exists() else [sys.executable, "-m", "polymq"]
+    return [str(installed)] if installed.exists() else [sys.executable, "-m", "polymq.cli.main"]
