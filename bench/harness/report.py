@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from harness.rows import Figures, Metric, Row
     from rich.console import Console
+
+    from bench.harness.rows import Figures, Metric, Row
 
 __all__ = ["Outcome", "Table", "print_row", "save"]
 

@@ -17,7 +17,7 @@ from bench.harness.servers import Server, Setup
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.generator import Generator
+    from bench.harness.generator import Generator
 
 __all__ = ["ROWS", "Bench", "Figures", "Goal", "Metric", "Row"]
 
