@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from polymq.gateways.contract import BaseGateway, Peer
+from polymq.gateways.effects import Send, SendAfter
 from polymq.server.pump import Pump
 from polymq.wire.tickets import TicketState
 
@@ -42,6 +43,29 @@ class Ticket:
     def fail(self, reason: str) -> None:
         self.state = TicketState.FAILED
         self.failure = reason
+
+
+def failure(reason: str) -> bytes:
+    return f"FAILED {reason}\n".encode()
+
+
+class Publisher:
+    """Answers every line once its ticket is done."""
+
+    def __init__(self) -> None:
+        self.tickets: list[Ticket] = []
+
+    def resolve_all(self) -> None:
+        for ticket in self.tickets:
+            ticket.resolve()
+
+    def __call__(self, line: bytes, effects: list[Effect]) -> None:
+        if line == b"ping":
+            effects.append(Send(b"pong\n"))
+            return
+        ticket = Ticket()
+        self.tickets.append(ticket)
+        effects.append(SendAfter(ticket, b"OK " + line + b"\n", failure))
 
 
 class Stream:

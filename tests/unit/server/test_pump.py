@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from typing import TYPE_CHECKING
 
 import pytest
 
 from polymq import limits
-from polymq.gateways.effects import Ask, Close, Flush, Pause, Resume, Send, SendAfter, SetTimer, TimerName, WantWritable
-from polymq.server.connection import ConnectionState
+from polymq.gateways.effects import Ask, Flush, Pause, Resume, Send, SetTimer, TimerName, WantWritable
 from polymq.server.settings import PumpSettings
-from tests.unit.server.fakes import Gateway, Ticket, World
+from tests.unit.server.fakes import Gateway, Publisher, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +24,6 @@ def echo(line: bytes, effects: list[Effect]) -> None:
     effects.append(Send(line + b"\n"))
 
 
-def failure(reason: str) -> bytes:
-    return f"FAILED {reason}\n".encode()
-
-
 class Outside:
     """Keeps the questions."""
 
@@ -38,25 +32,6 @@ class Outside:
 
     def ask(self, request: object, answered: Callable[[object], None]) -> None:
         self.questions.append((request, answered))
-
-
-class Publisher:
-    """Answers every line once its ticket is done."""
-
-    def __init__(self) -> None:
-        self.tickets: list[Ticket] = []
-
-    def resolve_all(self) -> None:
-        for ticket in self.tickets:
-            ticket.resolve()
-
-    def __call__(self, line: bytes, effects: list[Effect]) -> None:
-        if line == b"ping":
-            effects.append(Send(b"pong\n"))
-            return
-        ticket = Ticket()
-        self.tickets.append(ticket)
-        effects.append(SendAfter(ticket, b"OK " + line + b"\n", failure))
 
 
 def test_a_turn_has_its_order() -> None:
@@ -415,180 +390,6 @@ def test_a_first_publish_under_congestion_stops_input_too() -> None:
     world.turn()
     world.send(connection, b"a\n")
     assert connection.watched == (False, False)
-
-
-# Large input
-
-
-def test_a_large_command_is_collected_in_a_buffer_of_its_own() -> None:
-    world = World()
-    stream, gateway, connection = world.connect()
-    gateway.on_line = lambda line, effects: effects.append(Send(b"%d\n" % len(line)))
-    size = 3 * 1024 * 1024
-    stream.incoming.append(b"x" * size + b"\nshort\n")
-    while stream.incoming:
-        world.pump.readable(connection)
-    world.turn()
-    assert stream.outgoing == b"%d\n5\n" % size
-    assert connection.private is None
-
-
-def test_need_avoids_useless_feeds() -> None:
-    world = World()
-    stream, gateway, connection = world.connect()
-    size = 2 * 1024 * 1024
-    gateway.need = size + 1
-    stream.incoming.append(b"x" * size + b"\n")
-    while stream.incoming:
-        world.pump.readable(connection)
-    assert gateway.views == [size + 1]
-    assert max(stream.reads) > limits.READ_BUFFER_SIZE_BYTES, "the private buffer is read into directly"
-
-
-def test_unconsumed_input_has_a_limit() -> None:
-    world = World()
-    stream, gateway, connection = world.connect()
-    stream.incoming.append(b"x" * (limits.PENDING_INPUT_SIZE_BYTES_MAX + 1))
-    for _ in range(200):
-        if connection.state is ConnectionState.CLOSED:
-            break
-        world.pump.readable(connection)
-    assert stream.closed()
-    assert gateway.calls == ["opened", "ended"]
-
-
-def test_a_need_beyond_the_limit_ends_the_connection() -> None:
-    world = World()
-    stream, gateway, connection = world.connect()
-    gateway.need = limits.PENDING_INPUT_SIZE_BYTES_MAX + 1
-    stream.incoming.append(b"x")
-    world.pump.readable(connection)
-    assert stream.closed()
-
-
-@pytest.mark.parametrize("piece", [1000, 100_000, limits.READ_BUFFER_SIZE_BYTES])
-def test_lines_of_all_sizes_in_pieces_of_any_size(piece: int) -> None:
-    lines = [bytes([65 + index % 26]) * size for index, size in enumerate([0, 1, 131_071, 131_072, 131_073, 262_144, 5, 600_000, 7])]
-    world = World()
-    stream, gateway, connection = world.connect()
-    data = b"".join(line + b"\n" for line in lines)
-    stream.incoming += [data[at : at + piece] for at in range(0, len(data), piece)]
-    while stream.incoming:
-        world.pump.readable(connection)
-    assert gateway.calls[1:] == lines
-
-
-# Closing
-
-
-def test_closing_writes_what_waits_then_lingers_until_the_peer_closes() -> None:
-    world = World()
-    stream, gateway, connection = world.connect()
-    gateway.on_line = lambda _line, effects: effects.extend([Send(b"error\n"), Close("bad"), Send(b"never\n")])
-    stream.room = 3
-    world.send(connection, b"x\n")
-    assert gateway.calls[-1] == "ended"
-    assert connection.watched == (False, True)
-    stream.room = 100
-    world.pump.writable(connection)
-    assert stream.outgoing == b"error\n"
-    assert stream.output_ended
-    assert not stream.closed()
-    assert connection.watched == (True, False)
-    stream.incoming.append(b"late\n")
-    world.pump.readable(connection)
-    assert gateway.calls == ["opened", b"x", "ended"]
-    stream.input_ended = True
-    world.pump.readable(connection)
-    assert stream.closed()
-    assert connection.watched == (False, False)
-    assert not world.pump.connections
-
-
-def test_lingering_ends() -> None:
-    world = World(settings=PumpSettings(linger_timeout_ns=100))
-    stream, gateway, connection = world.connect()
-    gateway.on_line = lambda _line, effects: effects.append(Close())
-    world.send(connection, b"x\n")
-    world.pass_time(99)
-    assert not stream.closed()
-    world.pass_time(1)
-    assert stream.closed()
-
-
-def test_closing_ends_although_the_peer_does_not_read() -> None:
-    world = World(settings=PumpSettings(close_timeout_ns=100))
-    stream, gateway, connection = world.connect()
-    gateway.on_line = lambda _line, effects: effects.extend([Send(b"error\n"), Close("bad")])
-    stream.room = 0
-    world.send(connection, b"x\n")
-    world.pass_time(99)
-    assert not stream.closed()
-    world.pass_time(1)
-    assert stream.closed()
-
-
-def test_a_half_closed_peer_gets_last_words_and_pending_answers() -> None:
-    world = World()
-    stream, gateway, connection = world.connect()
-    gateway.on_line = publisher = Publisher()
-    gateway.on["eof"] = lambda effects: effects.append(Send(b"short body\n"))
-    world.send(connection, b"a\nunfinished")
-    stream.input_ended = True
-    world.pump.readable(connection)
-    world.turn()
-    assert gateway.calls == ["opened", b"a", "eof", "ended"]
-    assert stream.outgoing == b""
-    publisher.tickets[0].resolve()
-    world.turn()
-    assert stream.outgoing == b"OK a\nshort body\n"
-    assert stream.output_ended
-
-
-def test_no_delivery_reaches_a_connection_that_is_closing() -> None:
-    world = World()
-    stream, gateway, connection = world.connect()
-    gateway.on_line = lambda _line, effects: effects.append(Close())
-    stream.incoming.append(b"x\n")
-    world.pump.readable(connection)
-    gateway.ring()
-    world.turn()
-    assert gateway.calls == ["opened", b"x", "ended"]
-
-
-@pytest.mark.parametrize("error", [ConnectionResetError(errno.ECONNRESET, "reset"), TimeoutError(errno.ETIMEDOUT, "timeout")])
-def test_a_broken_connection_is_dropped(error: OSError) -> None:
-    world = World()
-    stream, gateway, connection = world.connect()
-    stream.incoming.append(error)
-    world.pump.readable(connection)
-    assert stream.closed()
-    assert gateway.calls == ["opened", "ended"]
-    assert connection.watched == (False, False)
-    world.turn()
-
-
-def test_a_write_to_a_broken_connection_drops_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    stream, gateway, _ = world.connect()
-    world.deliver(gateway, b"message")
-
-    def broken(_view: memoryview) -> int:
-        raise BrokenPipeError(errno.EPIPE, "broken pipe")
-
-    monkeypatch.setattr(stream, "send", broken)
-    world.turn()
-    assert stream.closed()
-    assert gateway.calls[-1] == "ended"
-
-
-def test_a_deleted_topic_closes_the_connection_in_the_same_turn() -> None:
-    world = World()
-    stream, gateway, _ = world.connect()
-    world.broker.on_tick = lambda: gateway.closed("topic deleted") if "woken" not in gateway.calls else None
-    world.pump.end_turn()
-    assert gateway.calls == ["opened", "woken", "ended"]
-    assert stream.output_ended
 
 
 # Our own bugs
