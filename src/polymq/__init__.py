@@ -5,6 +5,18 @@ Start reading at docs/ARCHITECTURE.md; the README says in which order to read th
 
 from __future__ import annotations
 
+import os
+import sys
+
 __all__ = ["__version__"]
 
 __version__ = "0.1.0.dev0"
+
+if sys.flags.optimize:
+    # An assertion here states what only a bug of ours could break, and what lies behind it is people's messages.
+    raise ImportError("polymq keeps its assertions on: start Python without -O and without PYTHONOPTIMIZE")
+
+if os.environ.get("POLYMQ_PURE", "0") not in ("", "0"):
+    from polymq._build import install_pure_finder
+
+    install_pure_finder()

@@ -1,0 +1,235 @@
+"""Every setting of polymq: one typed section per part, with its default, its bounds and a line that explains it.
+
+This file is the only place that knows a setting; the file format, the environment variables (POLYMQ_<SECTION>_<KEY>),
+the flags of `polymq serve` and the example file are derived from it (`config.py`). A key is the field's name without
+its unit: `msg_timeout_ns` is `msg_timeout = "60s"`. The [nsq] keys are nsqd's own option names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from polymq import limits
+from polymq.config_values import (
+    Address,
+    AddressKind,
+    ChoiceKind,
+    CountKind,
+    DiskShare,
+    DiskShareKind,
+    DurationKind,
+    Kind,
+    PathKind,
+    SizeKind,
+    TcpAddress,
+    TextKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = [
+    "PLANNED_SECTIONS",
+    "SECTIONS",
+    "NatsSettings",
+    "NsqSettings",
+    "PhpmqSettings",
+    "RocketmqSettings",
+    "ServerSettings",
+    "Setting",
+    "Settings",
+    "StoreSettings",
+    "settings_of",
+]
+
+MILLISECOND_NS: Final = 10**6
+SECOND_NS: Final = 10**9
+HOUR_NS: Final = 3600 * SECOND_NS
+DAY_NS: Final = 24 * HOUR_NS
+# No time setting makes sense beyond this, and i64 nanoseconds stay far from overflow when two are added to "now".
+DURATION_MAX_NS: Final = 3650 * DAY_NS
+LOOPBACK: Final = "127.0.0.1"
+UNIT_SUFFIXES: Final = ("_ns", "_bytes")
+
+
+def setting(default: Any, kind: Kind, explanation: str, *, flag: str = "", planned: bool = False) -> Any:
+    """Declare one setting. `flag` is its flag of `polymq serve`; `planned` marks a listener that does not exist yet."""
+    return field(default=default, metadata={"kind": kind, "explanation": explanation, "flag": flag, "planned": planned})
+
+
+def listener(port: int | None, explanation: str, *, flag: str, planned: bool = False) -> Any:
+    """Declare where a part listens; by default on its standard port of the loopback interface."""
+    default = None if port is None else TcpAddress(LOOPBACK, port)
+    return setting(default, AddressKind(), explanation, flag=flag, planned=planned)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The process as a whole."""
+
+    data: Path = setting(Path("polymq-data"), PathKind(), "the data folder; made if it does not exist", flag="--data")
+    http: Address | None = listener(4171, "polymq's own HTTP door: the log, metrics, health", flag="--http")
+    advertise: str = setting("", TextKind(), "the host name that other machines are told; empty: this machine's name", flag="--advertise")
+    log_level: str = setting(
+        "info", ChoiceKind(("debug", "info", "warning", "error")), "how much is written to the log", flag="--log-level"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What is kept, for how long, and when a publish counts as safe."""
+
+    durability: str = setting(
+        "cache",
+        ChoiceKind(("cache", "fsync")),
+        "what an acknowledged message survives: cache: the broker's death (kill -9); fsync: the machine's as well",
+    )
+    sync_interval_ns: int = setting(
+        limits.SYNC_INTERVAL_NS,
+        DurationKind(10 * MILLISECOND_NS, 60 * SECOND_NS),
+        "with durability cache, written data is synced to the disk at least this often",
+    )
+    retention_age_ns: int = setting(
+        DAY_NS, DurationKind(0, DURATION_MAX_NS), "messages that every group has finished stay this long, for replay and Spark"
+    )
+    retention_size: DiskShare = setting(
+        DiskShare(percent=10), DiskShareKind(), "… and no longer than until they fill this much of the disk"
+    )
+    free_space: DiskShare = setting(DiskShare(percent=5), DiskShareKind(), "publishes are refused when less than this is free on the disk")
+
+
+@dataclass(frozen=True, slots=True)
+class NsqSettings:
+    """The NSQ protocol, with nsqd's option names and defaults."""
+
+    tcp: Address | None = listener(4150, "the TCP protocol (nsqd's port)", flag="--nsq")
+    http: Address | None = listener(4151, "nsqd's HTTP interface", flag="--nsq-http")
+    https: Address | None = listener(None, "nsqd's HTTPS interface", flag="--nsq-https", planned=True)
+    lookup_tcp: Address | None = listener(None, "nsqlookupd's TCP interface, for nsqd nodes", flag="--nsq-lookup", planned=True)
+    lookup_http: Address | None = listener(None, "nsqlookupd's HTTP interface, for consumers", flag="--nsq-lookup-http", planned=True)
+    max_msg_size_bytes: int = setting(1 << 20, SizeKind(1, limits.MESSAGE_SIZE_BYTES_MAX), "the largest message")
+    max_body_size_bytes: int = setting(
+        5 << 20, SizeKind(1, limits.PENDING_INPUT_SIZE_BYTES_MAX // 2), "the largest body of one command (MPUB, IDENTIFY)"
+    )
+    msg_timeout_ns: int = setting(
+        60 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "a message not finished after this long is delivered again"
+    )
+    max_msg_timeout_ns: int = setting(
+        900 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the longest timeout that a client may ask for or TOUCH up to"
+    )
+    max_req_timeout_ns: int = setting(HOUR_NS, DurationKind(0, 365 * DAY_NS), "the longest delay of REQ and DPUB")
+    max_rdy_count: int = setting(2500, CountKind(1, 1_000_000), "the most messages that a client may have in flight")
+    max_channel_consumers: int = setting(0, CountKind(0, 1_000_000), "consumers of one channel; 0: no limit")
+    max_heartbeat_interval_ns: int = setting(
+        60 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the longest heartbeat interval that a client may ask for"
+    )
+    max_output_buffer_size_bytes: int = setting(64 << 10, SizeKind(64, 16 << 20), "the largest output buffer that a client may ask for")
+    min_output_buffer_timeout_ns: int = setting(
+        25 * MILLISECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "the shortest output buffer timeout that a client may ask for"
+    )
+    max_output_buffer_timeout_ns: int = setting(30 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "… and the longest")
+    output_buffer_timeout_ns: int = setting(
+        250 * MILLISECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "the timeout of a client that asks for none"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NatsSettings:
+    """The NATS protocol."""
+
+    client: Address | None = listener(None, "clients (standard port 4222)", flag="--nats", planned=True)
+    http: Address | None = listener(None, "the monitoring pages (8222)", flag="--nats-http", planned=True)
+    cluster: Address | None = listener(None, "routes of other servers (6222)", flag="--nats-cluster", planned=True)
+    cluster_name: str = setting("", TextKind(), "the cluster's name", flag="--nats-cluster-name", planned=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RocketmqSettings:
+    """The RocketMQ remoting protocol."""
+
+    namesrv: Address | None = listener(None, "the name server's role (standard port 9876)", flag="--rocketmq-namesrv", planned=True)
+    broker: Address | None = listener(None, "the broker's role (10911)", flag="--rocketmq", planned=True)
+    vip: Address | None = listener(None, "the broker's VIP channel (10909)", flag="--rocketmq-vip", planned=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PhpmqSettings:
+    """The PHPMQ protocol."""
+
+    tcp: Address | None = listener(None, "clients (standard port 9100)", flag="--phpmq", planned=True)
+    maintenance: Address | None = listener(None, "the maintenance console (9101)", flag="--phpmq-maintenance", planned=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The whole configuration. `origins` says where each setting that is not a default came from."""
+
+    server: ServerSettings = field(default_factory=ServerSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    nsq: NsqSettings = field(default_factory=NsqSettings)
+    nats: NatsSettings = field(default_factory=NatsSettings)
+    rocketmq: RocketmqSettings = field(default_factory=RocketmqSettings)
+    phpmq: PhpmqSettings = field(default_factory=PhpmqSettings)
+    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
+    {
+        "server": ServerSettings,
+        "store": StoreSettings,
+        "nsq": NsqSettings,
+        "nats": NatsSettings,
+        "rocketmq": RocketmqSettings,
+        "phpmq": PhpmqSettings,
+    }
+)
+PLANNED_SECTIONS: Final = frozenset({"nats", "rocketmq", "phpmq"})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known about one setting: its names in the three places, its kind and its default."""
+
+    section: str
+    field: str
+    kind: Kind
+    default: Any
+    explanation: str
+    flag: str
+    planned: bool
+
+    @property
+    def key(self) -> str:
+        """The name in the file: the field's name without its unit."""
+        for suffix in UNIT_SUFFIXES:
+            if self.field.endswith(suffix):
+                return self.field.removesuffix(suffix)
+        return self.field
+
+    @property
+    def name(self) -> str:
+        """The name in messages: `section.key`."""
+        return f"{self.section}.{self.key}"
+
+    @property
+    def variable(self) -> str:
+        """The name in the environment."""
+        return f"POLYMQ_{self.section}_{self.key}".upper()
+
+
+def settings_of(section: str) -> Iterator[Setting]:
+    """List the settings of one section, in the order in which they are declared."""
+    for each in dataclasses.fields(SECTIONS[section]):
+        yield Setting(
+            section=section,
+            field=each.name,
+            kind=each.metadata["kind"],
+            default=each.default,
+            explanation=each.metadata["explanation"],
+            flag=each.metadata["flag"],
+            planned=each.metadata["planned"],
+        )

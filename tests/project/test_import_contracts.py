@@ -1,0 +1,200 @@
+"""Who may import whom: the table of docs/ARCHITECTURE.md as a test, and a proof that the test bites."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.project.layout import SOURCE, Module, modules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Everybody may use these.
+COMMON = ("polymq.errors", "polymq.limits")
+CONFIG = ("polymq.config", "polymq.config_sections", "polymq.config_values")
+# HTTP is a transport that several protocols and the product's own door share, so it is not "another protocol".
+HTTP = "polymq.protocols.http"
+WIRE_PROTOCOLS = ("nsq", "nats", "rocketmq", "phpmq")
+
+# Package → what of ours it may import besides itself and COMMON. The longest matching prefix decides.
+MAY_IMPORT: dict[str, tuple[str, ...]] = (
+    {
+        "polymq": ("polymq._build",),
+        "polymq._build": (),
+        "polymq.errors": (),
+        "polymq.limits": (),
+        "polymq.config": CONFIG,
+        "polymq.config_sections": CONFIG,
+        "polymq.config_values": CONFIG,
+        "polymq.wire": (),
+        "polymq.protocols": ("polymq.wire",),
+        HTTP: ("polymq.wire",),
+        "polymq.store": ("polymq.wire",),
+        "polymq.core": ("polymq.wire",),
+        "polymq.gateways": ("polymq.core", "polymq.wire", HTTP),
+        "polymq.admin": ("polymq.core", "polymq.wire", HTTP),
+        "polymq.server": (
+            "polymq.admin",
+            "polymq.gateways",
+            "polymq.core",
+            "polymq.store",
+            "polymq.protocols",
+            "polymq.wire",
+            "polymq._build",
+            "polymq.__version__",
+            *CONFIG,
+        ),
+        "polymq.clients": ("polymq.protocols", "polymq.wire"),
+        "polymq.spool": ("polymq.store", "polymq.clients", "polymq.wire"),
+        "polymq.spark": ("polymq.clients", "polymq.spool", "polymq.wire"),
+        "polymq.cli": (
+            "polymq.server",
+            "polymq.clients",
+            "polymq.admin",
+            "polymq.store",
+            "polymq.wire",
+            "polymq._build",
+            "polymq.__version__",
+            *CONFIG,
+        ),
+        "polymq.testing": (
+            "polymq.wire",
+            "polymq.protocols",
+            "polymq.store",
+            "polymq.core",
+            "polymq.gateways",
+            "polymq.admin",
+            "polymq.server",
+            "polymq.clients",
+            "polymq.spool",
+            *CONFIG,
+        ),
+    }
+    | {f"polymq.protocols.{name}": ("polymq.wire",) for name in WIRE_PROTOCOLS}
+    | {
+        f"polymq.gateways.{name}": (
+            f"polymq.protocols.{name}",
+            HTTP,
+            "polymq.core",
+            "polymq.wire",
+            "polymq.gateways.contract",
+            "polymq.gateways.effects",
+            "polymq.gateways.lifecycle",
+            "polymq.gateways.outbox",
+        )
+        for name in WIRE_PROTOCOLS
+    }
+)
+
+# What of others' is reserved: module → the packages that may import it.
+RESERVED = {
+    "asyncio": ("polymq.server", "polymq.clients", "polymq.cli", "polymq.spool"),
+    "uvloop": ("polymq.server", "polymq.clients", "polymq.cli"),
+    "socket": ("polymq.server", "polymq.clients", "polymq.cli"),
+    "select": ("polymq.server",),
+    "pyspark": ("polymq.spark",),
+    "pyarrow": ("polymq.spark", "polymq.wire"),
+    "typer": ("polymq.cli",),
+    "rich": ("polymq.cli",),
+    "threading": ("polymq.server", "polymq.clients", "polymq.spark", "polymq.store", "polymq.testing"),
+}
+# Clock and randomness are ports: these packages are handed the time.
+CLOCKLESS = ("polymq.wire", "polymq.protocols", "polymq.core", "polymq.gateways", "polymq.admin", "polymq.store")
+CLOCKS = ("time", "datetime", "random", "secrets")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One import statement's target, as a dotted name."""
+
+    module: Module
+    target: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.module.path.name}:{self.line} ({self.module.name}) imports {self.target}"
+
+
+def imports_of(module: Module) -> Iterator[Import]:
+    """List what a module imports, also lazily and for type checking: a type is a dependency too."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(module, alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module.path}:{node.lineno}: imports are absolute here"
+            assert node.module is not None
+            for alias in node.names:
+                yield Import(module, f"{node.module}.{alias.name}", node.lineno)
+
+
+def within(name: str, packages: tuple[str, ...]) -> bool:
+    """Tell whether a dotted name is one of the packages or lies in one."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def package_of(name: str) -> str:
+    """Return the row of the table that governs a module: the longest prefix."""
+    rows = [row for row in MAY_IMPORT if within(name, (row,)) and (row != "polymq" or name == "polymq")]
+    assert rows, f"{name} is in no row of the table: add its package to docs/ARCHITECTURE.md and here"
+    return max(rows, key=len)
+
+
+def violations(source: Path) -> list[str]:
+    """Check every import of every module of the package at `source`."""
+    found = []
+    for module in modules(source):
+        row = package_of(module.name)
+        allowed = (*COMMON, *MAY_IMPORT[row], row)
+        for each in imports_of(module):
+            if within(each.target, ("polymq",)):
+                # `from polymq.wire import records` names the module, or something that the package exports.
+                if not within(each.target, allowed) or (row == "polymq" and each.target != "polymq._build.install_pure_finder"):
+                    found.append(f"{each}: {row} may import {', '.join(allowed)}")
+                continue
+            for reserved, packages in RESERVED.items():
+                if within(each.target, (reserved,)) and not within(module.name, packages):
+                    found.append(f"{each}: only {', '.join(packages)} may")
+            if within(each.target, CLOCKS) and within(module.name, CLOCKLESS):
+                found.append(f"{each}: time and randomness come in through ports")
+    return found
+
+
+def test_the_packages_import_only_what_the_table_allows() -> None:
+    assert violations(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "statement"),
+    [
+        ("core/planted.py", "import polymq.store.log"),
+        ("core/planted.py", "from polymq.protocols.nsq import decode"),
+        ("core/planted.py", "def late() -> None:\n    from polymq.gateways import contract"),
+        ("wire/planted.py", "import asyncio"),
+        ("wire/planted.py", "import time"),
+        ("protocols/nsq/planted.py", "from polymq.protocols.nats import parse"),
+        ("protocols/nsq/planted.py", "from polymq.protocols.http import request"),
+        ("gateways/nsq/planted.py", "from polymq.gateways.nats import gateway"),
+        ("gateways/nsq/planted.py", "import socket"),
+        ("clients/planted.py", "from polymq import core"),
+        ("server/planted.py", "from polymq.clients import nsq"),
+        ("store/planted.py", "import asyncio.events"),
+        ("errors.py", "from polymq import wire"),
+        ("spark/planted.py", "import polymq.server"),
+        ("core/planted.py", "import polymq.testing"),
+        ("server/planted.py", "import pyspark.sql"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path: Path, file: str, statement: str) -> None:
+    source = tmp_path / "polymq"
+    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    planted = source / file
+    before = violations(source)
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text(f"{planted.read_text(encoding='utf-8') if planted.exists() else ''}\n{statement}\n", encoding="utf-8")
+    assert len(violations(source)) == len(before) + 1
