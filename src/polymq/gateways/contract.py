@@ -16,7 +16,7 @@ from polymq.gateways.effects import Close
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from polymq.core.ports import Delivery
+    from polymq.core.group import Delivery
     from polymq.gateways.effects import Effect, TimerName
     from polymq.gateways.outbox import Outbox
 
@@ -34,7 +34,7 @@ class Peer:
     listener: str = ""
 
 
-class LayerFailed(Exception):  # noqa: N818 - it says what happened, like every name in errors.py
+class LayerFailed(Exception):
     """A byte layer cannot go on: a failed handshake, bytes that do not decompress. The text is for people."""
 
 

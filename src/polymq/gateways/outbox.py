@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from polymq.core.ports import TicketState
+from polymq.wire.tickets import TicketState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ _PRIVATE_SIZE_BYTES_MIN: Final = 2 * READ_BUFFER_SIZE_BYTES
 _SPARE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
-class InputTooLarge(Exception):  # noqa: N818 - it says what happened
+class InputTooLarge(Exception):
     """A gateway leaves more unconsumed than a connection may have."""
 
 

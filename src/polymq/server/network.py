@@ -1,55 +1,20 @@
-"""The real network: non-blocking sockets behind the ports of `ports.py`.
-
-An address is `HOST:PORT` (`[::1]:4150` for IPv6, an empty host for all interfaces) or `unix:PATH`.
-"""
+"""The real network: non-blocking TCP and unix sockets behind the ports of `ports.py`."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import stat
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
-from polymq.errors import ConfigError
+from polymq.config_values import TcpAddress, UnixAddress, format_address
 from polymq.gateways.contract import Peer
 
-__all__ = ["Address", "SocketListener", "SocketStream"]
+if TYPE_CHECKING:
+    from polymq.config_values import Address
 
-_PORT_MAX: Final = 65_535
-_UNIX_PREFIX: Final = "unix:"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen: `host` and `port`, or `path` of a unix socket."""
-
-    host: str = ""
-    port: int = 0
-    path: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; raises ConfigError."""
-        if text.startswith(_UNIX_PREFIX):
-            path = text.removeprefix(_UNIX_PREFIX)
-            if not path:
-                raise ConfigError([f"{text!r}: a path is missing after {_UNIX_PREFIX}"])
-            return cls(path=path)
-        host, colon, port = text.rpartition(":")
-        if not colon or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
-            raise ConfigError([f"{text!r} is not an address: write HOST:PORT or unix:PATH"])
-        if host.startswith("[") and host.endswith("]"):
-            host = host[1:-1]
-        elif ":" in host:
-            raise ConfigError([f"{text!r} is not an address: write IPv6 addresses as [HOST]:PORT"])
-        return cls(host=host, port=int(port))
-
-    def __str__(self) -> str:
-        if self.path:
-            return _UNIX_PREFIX + self.path
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+__all__ = ["SocketListener", "SocketStream"]
 
 
 class SocketStream:
@@ -80,21 +45,15 @@ class SocketListener:
 
     def __init__(self, address: Address, *, backlog: int) -> None:
         """Bind and listen; raises OSError. A unix socket that nobody listens on any more is replaced."""
-        self._path = address.path
-        if address.path:
+        self._path = ""
+        if isinstance(address, UnixAddress):
+            self._path = address.path
             self._socket = _listen_unix(address.path, backlog)
-            self.address = str(address)
+            self.address = format_address(address)
         else:
-            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-            dual = address.host == "" and socket.has_dualstack_ipv6()
-            self._socket = socket.create_server(
-                (address.host, address.port),
-                family=socket.AF_INET6 if dual else family,
-                backlog=backlog,
-                dualstack_ipv6=dual,
-            )
+            self._socket = _listen_tcp(address, backlog)
             host, port = self._socket.getsockname()[:2]
-            self.address = str(Address(host=host, port=port))
+            self.address = format_address(TcpAddress(host, port))
         self._socket.setblocking(False)
 
     def fileno(self) -> int:
@@ -117,6 +76,13 @@ class SocketListener:
         if self._path:
             with contextlib.suppress(FileNotFoundError):
                 Path(self._path).unlink()
+
+
+def _listen_tcp(address: TcpAddress, backlog: int) -> socket.socket:
+    """Listen on the first address of a host; `::` takes IPv4 in as well, where the system can."""
+    family, _, _, _, resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    both = address.host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(resolved[:2], family=family, backlog=backlog, dualstack_ipv6=both)
 
 
 def _listen_unix(path: str, backlog: int) -> socket.socket:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from polymq.core.ports import Delivery
+    from polymq.core.group import Delivery
     from polymq.gateways.contract import Peer
     from polymq.server.connection import Connection
 

@@ -36,7 +36,8 @@ from polymq.server.timers import Timers
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from polymq.core.ports import Clock, Delivery, Listener
+    from polymq.core.group import Delivery
+    from polymq.core.ports import Clock, Listener
     from polymq.gateways.contract import Gateway, Layer, Peer
     from polymq.gateways.effects import Effect
     from polymq.server.ports import Broker, Outside, Store, Stream, Watcher

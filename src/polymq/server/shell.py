@@ -11,6 +11,7 @@ times keeps the very client from running that it waits for (p99 126 µs instead 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
     from polymq.server.connection import Connection
     from polymq.server.network import SocketListener
     from polymq.server.pump import Pump
-    from polymq.server.worker import ThreadWorker
 
-__all__ = ["Poller", "Shell"]
+__all__ = ["Poller", "Shell", "WakeUp"]
 
 _READABLE: Final = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 _WRITABLE: Final = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
@@ -93,13 +93,37 @@ class Poller:
         self._epoll.close()
 
 
+class WakeUp:
+    """What a worker's thread calls to have a turn taken: its results are handed out by the store's poll."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable after a call."""
+        return self._descriptor
+
+    def __call__(self) -> None:
+        """Wake the shell up. From any thread."""
+        os.eventfd_write(self._descriptor, 1)
+
+    def clear(self) -> None:
+        """Be awake: forget the calls so far."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back; nobody calls any more."""
+        os.close(self._descriptor)
+
+
 class Shell:
     """Runs a pump until it is told to stop."""
 
-    def __init__(self, pump: Pump, poller: Poller, worker: ThreadWorker, settings: ShellSettings | None = None) -> None:
+    def __init__(self, pump: Pump, poller: Poller, wake_up: WakeUp, settings: ShellSettings | None = None) -> None:
         self._pump = pump
         self._poller = poller
-        self._worker = worker
+        self._wake_up = wake_up
         self._settings = settings or ShellSettings()
         self._policy = SpinPolicy(self._settings.spin)
         self._listeners: list[tuple[SocketListener, GatewayFactory]] = []
@@ -123,7 +147,7 @@ class Shell:
         self._stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
-        self._poller.add(self._worker.fileno(), self._worker.drain)
+        self._poller.add(self._wake_up.fileno(), self._wake_up.clear)
         self._accept_again()
         loop.add_reader(self._poller.fileno(), self._wake)
         self._turn()
@@ -135,7 +159,7 @@ class Shell:
             if self._timer is not None:
                 self._timer.cancel()
             self._stop_accepting()
-            self._poller.remove(self._worker.fileno())
+            self._poller.remove(self._wake_up.fileno())
 
     def stop(self) -> None:
         """Take no more connections, ask those that there are to end; `run` returns when they have."""
@@ -195,7 +219,7 @@ class Shell:
 
     def _overdue(self) -> bool:
         due_ns = self._pump.due_ns()
-        return due_ns is not None and due_ns <= self._turn_ended_ns
+        return due_ns is not None and due_ns <= time.monotonic_ns()
 
     def _spin(self) -> list[tuple[int, int]]:
         """Wait awake for the next input, if that has paid lately."""
