@@ -8,12 +8,14 @@ __all__ = [
     "ATTEMPTS_MAX",
     "BATCH_SIZE_BYTES_MAX",
     "BATCH_SIZE_BYTES_TARGET",
+    "CONNECTIONS_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
     "OFFSET_MAX",
     "OUTBOX_SIZE_BYTES_HIGH",
     "OUTBOX_SIZE_BYTES_LOW",
+    "OUTBOX_SIZE_BYTES_MAX",
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
@@ -59,6 +61,12 @@ UNSYNCED_SIZE_BYTES_LOW: Final = 128 * 1024 * 1024
 # Deliveries stop while a connection has more than HIGH bytes unsent, and go on below LOW.
 OUTBOX_SIZE_BYTES_HIGH: Final = 1024 * 1024
 OUTBOX_SIZE_BYTES_LOW: Final = 256 * 1024
+# A connection with more unsent than this is not read either: it asks and does not listen. Well above HIGH, because a
+# consumer that is busy writing its settles may be read from although it does not read.
+OUTBOX_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
+
+# Connections of all listeners together; more wait in the kernel's backlog. Each costs a descriptor and about 2 KiB.
+CONNECTIONS_MAX: Final = 10_000
 
 # One slice of the log handed to one consumer in one go: keeps a turn short and consumers evenly served.
 SLICE_MESSAGES_MAX: Final = 2500
@@ -75,4 +83,5 @@ assert BATCH_SIZE_BYTES_TARGET < BATCH_SIZE_BYTES_MAX
 assert SEGMENT_SIZE_BYTES_FIRST < SEGMENT_SIZE_BYTES_MAX
 assert UNSYNCED_SIZE_BYTES_LOW < UNSYNCED_SIZE_BYTES_HIGH
 assert OUTBOX_SIZE_BYTES_LOW < OUTBOX_SIZE_BYTES_HIGH
+assert OUTBOX_SIZE_BYTES_HIGH + SLICE_SIZE_BYTES_MAX < OUTBOX_SIZE_BYTES_MAX
 assert READ_BUFFER_SIZE_BYTES < PENDING_INPUT_SIZE_BYTES_MAX

@@ -6,8 +6,9 @@ behind the same names. `docs/INTERNALS.md` sections 1 and 3 say what each promis
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Protocol
+
+from polymq.wire.tickets import TicketState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,14 +17,6 @@ if TYPE_CHECKING:
     from polymq.wire.slices import MessageBatch, Slice
 
 __all__ = ["Clock", "Journal", "Listener", "Log", "Random", "Reader", "Store", "Ticket", "TicketState"]
-
-
-class TicketState(enum.Enum):
-    """Where a promised write stands."""
-
-    PENDING = "pending"
-    DONE = "done"
-    FAILED = "failed"
 
 
 class Ticket(Protocol):
