@@ -52,7 +52,7 @@ test-spark: ## the Spark source and sink (needs Java 17)
 .PHONY: sim
 sim: setup ## replay one simulated world and print what happened: SEED=17
 	@test -n '$(SEED)' || { echo 'which one? make sim SEED=17 (a failing test prints its seed)' >&2; exit 2; }
-	@$(PYTHON_ENV)/python -m polymq.testing.simulate --seed $(SEED) $(ARGS)
+	@$(PYTHON_ENV)/python -m polymq.testing.simulate --seed $(SEED) --verbose $(ARGS)
 
 .PHONY: check
 check: setup ## format, lint, types, import contracts and house rules

@@ -80,3 +80,7 @@ def main() -> None:
         # The reader of our output has gone (`polymq tail … | head`). Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
