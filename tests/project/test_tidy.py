@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from tests.project.layout import ROOT, SOURCE, hot_modules, modules, unit_tests_of
 
+from polymq import config
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -177,6 +179,10 @@ def test_decisions_are_numbered_and_complete() -> None:
         for heading in ("## Context", "## Options", "## Decision", "## Consequences"):
             assert heading in text, f"{path.name} lacks {heading}"
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_example_configuration_is_what_the_generator_writes() -> None:
+    assert ROOT.joinpath("polymq.example.toml").read_text(encoding="utf-8") == config.example(), "make example writes it again"
 
 
 def test_links_in_the_documents_lead_somewhere() -> None:

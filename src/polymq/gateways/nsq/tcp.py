@@ -7,12 +7,12 @@ its timers and its subscription. Runs of publishes that share a commit share one
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from polymq.core.views import PeerView
 from polymq.errors import Refusal
 from polymq.gateways.contract import BaseGateway
-from polymq.gateways.effects import Close, Send, SendAfter, SetTimer, TimerName
+from polymq.gateways.effects import Close, Flush, Send, SendAfter, SetTimer, TimerName
 from polymq.gateways.nsq.refusals import publish_refused, settle_refused, subscribe_refused
 from polymq.protocols.nsq import problems
 from polymq.protocols.nsq.decode import Decoder
@@ -83,6 +83,7 @@ class NsqGateway(BaseGateway):
         self._agreement: Agreement = first_agreement(settings)
         self._identified = False
         self._greeted = False
+        self._closing = False
         self._active_ns = 0
         self._subscription: Subscription | None = None
         self._hold_below = 0
@@ -105,7 +106,9 @@ class NsqGateway(BaseGateway):
             events, count = decoder.feed(view[consumed:] if consumed else view)
             consumed += count
             for event in events:
-                _HANDLERS[type(event)](self, event, effects)
+                self._handlers[type(event)](self, event, effects)
+                if self._closing:
+                    return consumed
             if decoder.need:
                 break
         if self._ok_count:
@@ -118,8 +121,9 @@ class NsqGateway(BaseGateway):
 
     def eof(self, effects: list[Effect]) -> None:
         """Say what a client that only closed its sending side can still read."""
-        for event in self._decoder.eof():
-            _HANDLERS[type(event)](self, event, effects)
+        if not self._closing:
+            for event in self._decoder.eof():
+                self._handlers[type(event)](self, event, effects)
 
     def _publish(self, event: Publish, effects: list[Effect]) -> None:
         topic = event.topic
@@ -156,6 +160,7 @@ class NsqGateway(BaseGateway):
     def _fail(self, text: bytes, effects: list[Effect]) -> None:
         self._send(error_frame(text), effects)
         effects.append(Close(text.decode("utf-8", "replace")))
+        self._closing = True
 
     def _violation(self, event: Violation, effects: list[Effect]) -> None:
         self._fail(event.text, effects)
@@ -164,6 +169,7 @@ class NsqGateway(BaseGateway):
         if self._ok_count:
             self._answer(effects)
         effects.append(Close("command line too long"))
+        self._closing = True
 
     def _publish_begun(self, event: PublishBegun, effects: list[Effect]) -> None:
         try:
@@ -316,13 +322,30 @@ class NsqGateway(BaseGateway):
             else:
                 effects.append(SetTimer(TimerName.READ_DEADLINE, due_ns))
         elif name is TimerName.FLUSH:
-            effects.append(Send(b""))
+            effects.append(Flush())
             timeout_ns = self._agreement.output_buffer_timeout_ms * _NS_PER_MS
             effects.append(SetTimer(TimerName.FLUSH, now_ns + timeout_ns))
 
     def ended(self) -> None:
         """Leave: what is out comes back when its leases end."""
         self._session.close()
+
+    _handlers: ClassVar[Mapping[type[Event], Callable[[NsqGateway, Any, list[Effect]], None]]] = {
+        Publish: _publish,
+        Finish: _finish,
+        Nop: _nop,
+        Identify: _identify,
+        Auth: _auth,
+        Subscribe: _subscribe,
+        Ready: _ready,
+        Requeue: _requeue,
+        Touch: _touch,
+        ForeignId: _foreign_id,
+        Cls: _cls,
+        PublishBegun: _publish_begun,
+        Violation: _violation,
+        SilentClose: _silent_close,
+    }
 
 
 def _subscribe_failed(reason: str) -> bytes:
@@ -335,21 +358,4 @@ def _publish_failed(command: Command, reason: str) -> bytes:
 
 _FAILURES: Final[Mapping[Command, Callable[[str], bytes]]] = {
     command: partial(_publish_failed, command) for command in (Command.PUB, Command.MPUB, Command.DPUB)
-}
-
-_HANDLERS: Final[Mapping[type[Event], Callable[[NsqGateway, Event, list[Effect]], None]]] = {
-    Publish: NsqGateway._publish,
-    Finish: NsqGateway._finish,
-    Nop: NsqGateway._nop,
-    Identify: NsqGateway._identify,
-    Auth: NsqGateway._auth,
-    Subscribe: NsqGateway._subscribe,
-    Ready: NsqGateway._ready,
-    Requeue: NsqGateway._requeue,
-    Touch: NsqGateway._touch,
-    ForeignId: NsqGateway._foreign_id,
-    Cls: NsqGateway._cls,
-    PublishBegun: NsqGateway._publish_begun,
-    Violation: NsqGateway._violation,
-    SilentClose: NsqGateway._silent_close,
 }
