@@ -240,18 +240,18 @@ class Store:
     # --- The turn -----------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Write what was staged in this turn: each touched partition, then the journal; start a sync if it is time.
+        """Write what was staged in this turn: the journal, then each touched partition; start a sync if it is time.
 
-        The journal goes last, so that an entry about a record is never in the file without the record (a power loss
-        may still keep the one and not the other).
+        The journal goes first: an entry may announce what is about to be appended, and must then be there when the
+        record is (docs/adr/0007). Whoever replays it looks whether the record made it into the log.
         """
+        if self.journal.staged:
+            self.journal.flush()
         touched = self._touched
         if touched:
             for log in touched:
                 log.flush()
             touched.clear()
-        if self.journal.staged:
-            self.journal.flush()
         self._after()
 
     def poll(self) -> bool:
