@@ -130,6 +130,15 @@ class Chain:
         self.wrote(segment, len(header))
         return segment
 
+    def return_to(self, segment: Segment | None) -> None:
+        """Make an earlier segment the active one again; those behind it are gone."""
+        volume = self.volume
+        if self.active is not None:
+            volume.reserved_bytes -= self.active.size_bytes - self.active.used
+        if segment is not None:
+            volume.reserved_bytes += segment.size_bytes - segment.used
+        self.active = segment
+
     def _place(self, segment: Segment, need_bytes: int) -> None:
         """Put a file of zeros in a segment's place: the one that is ready, or one made here and now."""
         files = self.volume.files

@@ -65,6 +65,7 @@ class Ledger:
 
     def connected(self, connection: Connection) -> None:
         """A client has connected."""
+        connection.open = True
         self._connections.append(connection)
 
     def publishes(
