@@ -184,7 +184,7 @@ class World:
         ]
         end_ns = self.clock.monotonic_ns() + _DRAIN_NS_MAX
         step_ns = 50_000_000
-        while self.ledger.owed() or any(client.connection.commands for client in self.clients):
+        while self.ledger.owed() or any(client.stream is None or client.connection.commands for client in self.clients):
             self._run_until(self.clock.monotonic_ns() + step_ns)
             step_ns = min(2 * step_ns, _SECOND_NS)
             if self.clock.monotonic_ns() >= end_ns:
