@@ -85,7 +85,9 @@ class Journal(Protocol):
 class Store(Protocol):
     """The data folder, opened."""
 
-    journal: Journal
+    @property
+    def journal(self) -> Journal: ...
+
     congested: bool
     due_ns: int | None
 
