@@ -65,6 +65,7 @@ class Ledger:
 
     def connected(self, connection: Connection) -> None:
         """A client has connected."""
+        connection.open = True
         self._connections.append(connection)
 
     def publishes(
@@ -343,16 +344,15 @@ class Ledger:
         self._synced_ns = now_ns
 
     def _forgive_publication(self, publication: Publication, until_ns: int, unsynced_ns: int) -> None:
-        doubted = any(doubt.topic in (None, publication.topic) for doubt in self._doubts)
-        if publication.sync and not doubted:
+        if publication.due_wall_ns > self.clock.wall_ns() - unsynced_ns - self.wall_slack_ns:
+            publication.repeatable = True
+        if publication.sync and not any(doubt.topic in (None, publication.topic) for doubt in self._doubts):
             return
         if self._in_doubt(publication.topic, publication.promised_ns, until_ns):
             publication.promised_ns = None
         if publication.id is not None and self._in_doubt(publication.topic, publication.id_seen_ns, until_ns):
             self._serials_by_id.pop(publication.id, None)
             publication.id = None
-        if publication.due_wall_ns > self.clock.wall_ns() - unsynced_ns - self.wall_slack_ns:
-            publication.repeatable = True
 
     def failed(self, topic: str | None) -> None:
         """A sync or write failed: what was promised since the last good sync is as safe as it was, no safer."""
