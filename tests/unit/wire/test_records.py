@@ -37,9 +37,7 @@ def test_encode_bodies_starts_at_the_first_of_the_batch_and_at_the_given_place()
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("count", 4), ("first", 1), ("first", -1), ("count", -1)],
-    ids=["count", "first", "negative first", "negative count"],
+    ("field", "value"), [("count", 4), ("first", 1), ("first", -1), ("count", -1)], ids=["count", "first", "negative first", "negative count"]
 )
 def test_encode_bodies_refuses_positions_that_are_not_there(field: str, value: int) -> None:
     batch = MessageBatch.of(BODIES)
@@ -84,16 +82,7 @@ def test_the_layout_is_the_one_of_the_documentation() -> None:
 def test_the_header_has_its_fields_where_the_documentation_says() -> None:
     target = bytearray(b"\xff" * 3 + b"\xff" * HEADER_SIZE_BYTES + encoded_bodies([b"z"]))
     header = BatchHeader(
-        origin=4,
-        attributes=1,
-        segment_id=2**64 - 2,
-        epoch=9,
-        count=1,
-        base_offset=11,
-        base_time_ns=12,
-        producer_id=13,
-        producer_epoch=14,
-        sequence=15,
+        origin=4, attributes=1, segment_id=2**64 - 2, epoch=9, count=1, base_offset=11, base_time_ns=12, producer_id=13, producer_epoch=14, sequence=15
     )
     records.seal(target, 3, len(target), header)
     values = struct.unpack_from("<IIIBBHQIIqqqiIqQ", target, 3)
