@@ -53,7 +53,7 @@ class CursorGroup:
             subscription.open = False
             self.consumers.remove(subscription)
 
-    def dispatch(self, deliveries: list[Delivery]) -> bool:  # noqa: ARG002
+    def dispatch(self, deliveries: list[Delivery]) -> bool:
         """Hand out nothing."""
         return False
 

@@ -199,7 +199,7 @@ class LeaseWindow:
             return self.state[i], self.attempts[i], self.owner[i]
         if offset >= self.next:
             return 0, 0, 0
-        return self.overflow.get(offset, (SETTLED, 0, 0))  # type: ignore[no-any-return]
+        return self.overflow.get(offset, (SETTLED, 0, 0))
 
     def put_back(self, offset: int, *, deferred: bool) -> int:
         """End a lease without settling; gives the attempts so far. Asserts that the message is out."""
@@ -209,7 +209,7 @@ class LeaseWindow:
             assert before == LEASED
             self.overflow[offset] = (state, attempts, owner)
             self.leased -= 1
-            return attempts  # type: ignore[no-any-return]
+            return attempts
         assert offset < self.next
         i: cython.Py_ssize_t = offset - self.base
         assert self.state[i] == 1

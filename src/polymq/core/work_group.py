@@ -34,12 +34,12 @@ _TRIPLES_PER_ENTRY: Final = 4096
 
 
 class Run(NamedTuple):
-    """One delivery: `count` offsets of one share from `first`, whose lease ends at `deadline_ns`."""
+    """One delivery: `messages` offsets of one share from `first`, whose lease ends at `deadline_ns`."""
 
     deadline_ns: int
     share: Share
     first: int
-    count: int
+    messages: int
     attempts: int
 
 
@@ -66,8 +66,9 @@ class Share:
     def untouched(self) -> int:
         """How many messages were never handed out."""
         limit = self.partition.limit
+        next_offset: int = self.window.next
         dropped = sum(min(end, limit) - first for first, end in self.skips if first < limit)
-        return max(0, limit - self.window.next - dropped)
+        return max(0, limit - next_offset - dropped)
 
     def pass_skips(self) -> None:
         """Step over what was dropped, if the group has come to it."""
@@ -162,13 +163,16 @@ class WorkGroup:
         if len(ready) == 1:
             quota = limits.SLICE_MESSAGES_MAX
         else:
-            self._turn = (self._turn + 1) % len(ready)
-            ready = ready[self._turn :] + ready[: self._turn]
+            # Whoever was first when something was there is last the next time.
+            start = self._turn % len(ready)
+            ready = ready[start:] + ready[:start]
             quota = max(1, -(-self.depth // len(ready)))
-        more = False
+        more = served = False
         for consumer in ready:
-            served = self._serve(consumer, quota, deliveries)
-            more = more or (served and consumer.ready)
+            if self._serve(consumer, quota, deliveries):
+                served = True
+                more = more or consumer.ready
+        self._turn += served
         return more
 
     def _serve(self, consumer: Subscription, quota: int, deliveries: list[Delivery]) -> bool:
@@ -247,7 +251,7 @@ class WorkGroup:
         consumer.leased += piece.count
         consumer.delivered += piece.count
         runs = consumer.runs
-        while runs and runs[0].share.window.floor >= runs[0].first + runs[0].count:
+        while runs and runs[0].share.window.floor >= runs[0].first + runs[0].messages:
             runs.popleft()
         if len(runs) > consumer.runs_pruned_at:
             self._prune(consumer)
@@ -257,7 +261,7 @@ class WorkGroup:
 
     def _prune(self, consumer: Subscription) -> None:
         """Forget deliveries of which nothing is out any more, when there are many."""
-        alive = [run for run in consumer.runs if run.share.window.any_leased_in(run.first, run.count, consumer.owner, run.attempts)]
+        alive = [run for run in consumer.runs if run.share.window.any_leased_in(run.first, run.messages, consumer.owner, run.attempts)]
         consumer.runs = deque(alive)
         consumer.runs_pruned_at = max(1024, 2 * len(alive))
 
@@ -309,7 +313,7 @@ class WorkGroup:
         now_ns = self._kernel.monotonic_ns()
         _deadline, cap_ns = subscription.touched.get(message_id, (0, 0))
         if not cap_ns:
-            run = next(r for r in subscription.runs if r.share is share and r.first <= offset < r.first + r.count)
+            run = next(r for r in subscription.runs if r.share is share and r.first <= offset < r.first + r.messages)
             cap_ns = run.deadline_ns - subscription.lease_ns + lease_ns_max
         attempts = share.window.slot(offset)[1]
         deadline_ns = min(now_ns + subscription.lease_ns, cap_ns)
@@ -375,7 +379,7 @@ class WorkGroup:
         while runs and runs[0].deadline_ns <= now_ns:
             run = runs.popleft()
             window = run.share.window
-            for offset in window.leased_in(run.first, run.count, subscription.owner, run.attempts):
+            for offset in window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
                 message_id = run.share.partition.number << limits.OFFSET_BITS | offset
                 deadline_ns, _cap = subscription.touched.get(message_id, (0, 0))
                 if deadline_ns > now_ns:
@@ -385,7 +389,7 @@ class WorkGroup:
                 subscription.leased -= 1
                 self.timeout_count += 1
                 self._wait(message_id, run.share)
-        while runs and runs[0].share.window.floor >= runs[0].first + runs[0].count:
+        while runs and runs[0].share.window.floor >= runs[0].first + runs[0].messages:
             runs.popleft()
         if runs:
             self._kernel.leases.arm(subscription, runs[0].deadline_ns)
