@@ -36,6 +36,7 @@ class TimerName(enum.Enum):
     WRITE_DEADLINE = "write deadline"
     FLUSH = "flush"
     HANDSHAKE = "handshake"
+    RETRY = "retry"
 
 
 @dataclass(frozen=True, slots=True)

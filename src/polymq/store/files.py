@@ -195,7 +195,8 @@ class RealFiles:
     def list(self, folder: str) -> Sequence[str]:
         """See `Files`."""
         try:
-            return os.listdir(self._path(folder))
+            with os.scandir(self._path(folder)) as entries:
+                return [entry.name for entry in entries]
         except FileNotFoundError:
             return ()
 

@@ -54,7 +54,7 @@ class Frame(NamedTuple):
     crc: int
     magic: int
     size: int
-    count: int
+    entry_count: int
     segment_id: int
     sequence: int
     synced_sequence: int

@@ -108,9 +108,7 @@ class SparseIndex:
             entries.byteswap()
         first_time_ns = self.times[0] if self.times else 0
         header = bytearray(_HEADER.size)
-        _HEADER.pack_into(
-            header, 0, 0, MAGIC, VERSION, segment_id, base_offset, end_offset, used, first_time_ns, self.last_time_ns
-        )
+        _HEADER.pack_into(header, 0, 0, MAGIC, VERSION, segment_id, base_offset, end_offset, used, first_time_ns, self.last_time_ns)
         data = bytes(header) + entries.tobytes()
         return struct.pack("<I", crc32c(data[4:])) + data[4:]
 

@@ -40,9 +40,7 @@ class Journal:
         self.failed = ""
         self.blocked = ""
         self.epoch = 0
-        self.chain = Chain(
-            volume, JOURNAL_FOLDER, magic=MAGIC_JOURNAL, partition=JOURNAL_PARTITION, suffix=JOURNAL_SUFFIX, reserve=True
-        )
+        self.chain = Chain(volume, JOURNAL_FOLDER, magic=MAGIC_JOURNAL, partition=JOURNAL_PARTITION, suffix=JOURNAL_SUFFIX, reserve=True)
         self.sequence = 1
         self.synced_sequence = 0
         self._volume = volume
@@ -107,10 +105,8 @@ class Journal:
 
     def flush(self) -> None:
         """Write this turn's frame and settle its tickets. Never raises: what fails, fails the tickets."""
-        if self._count:
-            self._write_frame()
-            if self.blocked:
-                return
+        if self._count and not self._write_frame() and self.blocked:
+            return
         ticket, self._ticket = self._ticket, None
         sync_ticket, self._sync_ticket = self._sync_ticket, None
         if self.failed:
@@ -123,11 +119,11 @@ class Journal:
         if sync_ticket is not None:
             self._sync_tickets.append(sync_ticket)
 
-    def _write_frame(self) -> None:
-        """Write what is staged as one frame, in a new segment if the active one is too full."""
+    def _write_frame(self) -> bool:
+        """Write what is staged as one frame, in a new segment if the active one is too full; tell whether it is written."""
         if self.failed:
             self._drop_staged()
-            return
+            return False
         size = self._staged
         chain = self.chain
         active = chain.active
@@ -147,11 +143,11 @@ class Journal:
         except StoreFull as error:
             # The entries stay staged: when there is room again, they go out in a later turn.
             self.blocked = str(error)
-            return
+            return False
         except (OSError, StoreError) as error:
             self.fail(f"the journal cannot be written: {error}")
             self._drop_staged()
-            return
+            return False
         self.blocked = ""
         chain.wrote(active, size)
         chain.prepare_next()
@@ -159,6 +155,7 @@ class Journal:
         self._grown_bytes += size
         self._drop_staged()
         self._look_at_growth()
+        return True
 
     def _drop_staged(self) -> None:
         """Begin the next frame."""
@@ -174,37 +171,65 @@ class Journal:
     def snapshot(self, entries: Iterable[bytes]) -> None:
         """Write entries that rebuild everything, in segments of their own; earlier segments go once these are synced.
 
-        Entries staged before the call are written first. Cost: everything is written here and now.
+        Entries staged before the call are written first. Without room nothing happens, and `wants_snapshot` stays.
+        Cost: everything is written here and now.
         """
-        if self._count:
-            self._write_frame()
-        if self.failed or self.blocked:
+        if (self._count and not self._write_frame()) or self.failed:
             return
         first = self.sequence
+        before = self.chain.active
+        grown_bytes = self._grown_bytes
         try:
-            self.chain.roll(
-                first, room_bytes=_SNAPSHOT_FRAME_SIZE_BYTES, now_ns=self._volume.clock.wall_ns(), epoch=self.epoch
-            )
+            self.chain.roll(first, room_bytes=_SNAPSHOT_FRAME_SIZE_BYTES, now_ns=self._volume.clock.wall_ns(), epoch=self.epoch)
         except StoreFull:
             return
         except StoreError as error:
             self.fail(f"the journal cannot be written: {error}")
             return
         self._grown_bytes = 0
+        if not self._write_snapshot(entries):
+            self._undo_snapshot(before, first)
+            self._grown_bytes = grown_bytes
+            return
+        self._snapshot = (first, self.sequence - 1)
+        self._snapshot_size_bytes, self._grown_bytes = self._grown_bytes, 0
+        self.wants_snapshot = False
+
+    def _write_snapshot(self, entries: Iterable[bytes]) -> bool:
+        """Write a snapshot as frames of a bounded size; tell whether all of it is written."""
         self.append(SNAPSHOT_BEGIN)
         for source in (self._own_entries(), entries):
             for entry in source:
                 self.append(entry)
-                if self._staged >= _SNAPSHOT_FRAME_SIZE_BYTES:
-                    self._write_frame()
+                if self._staged >= _SNAPSHOT_FRAME_SIZE_BYTES and not self._write_frame():
+                    return False
         self.append(SNAPSHOT_END)
-        self._write_frame()
-        if self.blocked:
-            # Half a snapshot is in the file and more would follow it in the wrong order.
-            self.fail(f"the journal cannot be written: {self.blocked}")
-        self._snapshot = (first, self.sequence - 1)
-        self._snapshot_size_bytes, self._grown_bytes = self._grown_bytes, 0
-        self.wants_snapshot = False
+        return self._write_frame()
+
+    def _undo_snapshot(self, before: Segment | None, first: int) -> None:
+        """Go back to where the snapshot began, since the disk is full: behind half a snapshot nothing can be written.
+
+        Durably: a file that came back after a power loss would stand between the segments that are written now.
+        """
+        self._drop_staged()
+        if self.failed:
+            return
+        chain = self.chain
+        undone = [segment for segment in chain.segments if segment.base_offset >= first]
+        del chain.segments[len(chain.segments) - len(undone) :]
+        chain.dirty = [segment for segment in chain.dirty if segment.base_offset < first]
+        files = self._volume.files
+        try:
+            for segment in undone:
+                segment.release()
+                files.remove(segment.path)
+            files.sync_folder(JOURNAL_FOLDER)
+        except OSError as error:
+            self.fail(f"the journal cannot be written: {error}")
+            return
+        chain.return_to(before)
+        self.sequence = first
+        self.blocked = ""
 
     def take_sync_tickets(self) -> list[Ticket]:
         """Give the tickets that the sync which is about to start will settle."""

@@ -8,17 +8,19 @@ written with one `pwrite` when the turn is committed. Reading is in `reader.py`,
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from polymq.errors import Refusal, RefusalCode, StoreError, StoreFailed, StoreFull
+from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.store.chain import Chain
 from polymq.store.entries import Checkpoint, encode_checkpoint
-from polymq.store.index import INDEX_SUFFIX, SparseIndex
-from polymq.store.lookup import batches_from, first_offset_at, survey
+from polymq.store.index import SparseIndex
+from polymq.store.lookup import batches_from, first_offset_at
 from polymq.store.reader import Reader
 from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, partition_folder, segment_path
+from polymq.store.retention import chained, droppable, forget, learn, seal_segment, survey
 from polymq.store.segment import (
     MAGIC_LOG,
     SEGMENT_HEADER_SIZE_BYTES,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
     from polymq.store.cold import WindowRequest
     from polymq.store.committer import Committer
-    from polymq.store.files import Files
     from polymq.store.journal import Journal
     from polymq.store.recovery import RecoveredLog
     from polymq.store.volume import Volume
@@ -64,6 +65,8 @@ class Log:
         "_buffer",
         "_committer",
         "_dirty",
+        "_dropped_before_capture",
+        "_dropped_size_bytes",
         "_index",
         "_journal",
         "_listed",
@@ -123,6 +126,8 @@ class Log:
         self._listed = True
         self._dirty = False
         self._surveying = False
+        self._dropped_size_bytes = 0
+        self._dropped_before_capture = 0
         self._written_end = 0
         self._base_time_ns = 0
         self._index: SparseIndex | None = None
@@ -151,18 +156,18 @@ class Log:
         self.size_bytes = found.sealed_size_bytes + found.position
         self.epochs = found.epochs
         self._listed = listed
-        self.chain.segments = _chained([Segment(segment_path(self.number, base), base) for base in found.bases], found.end)
+        self.chain.segments = chained([Segment(segment_path(self.number, base), base) for base in found.bases], found.end)
         if self.failed:
             self.readable = min(self.readable, found.bases[-1] if found.bases else found.start)
         elif self.chain.segments:
             active = self.chain.active = self.chain.segments[-1]
             active.segment_id, active.used, active.own_from = found.segment_id, found.position, found.position
-            if listed and found.end > found.synced:
-                self._redo_sync(found)
+            if found.unsynced:
+                self._redo_sync(found.synced)
 
-    def _redo_sync(self, found: RecoveredLog) -> None:
+    def _redo_sync(self, synced: int) -> None:
         """Put everything behind the checkpoint into the next sync: the page cache may hold it and the disk not."""
-        self.chain.dirty = [segment for segment in self.chain.segments if segment.end_offset > found.synced]
+        self.chain.dirty = [segment for segment in self.chain.segments if segment.end_offset > synced or segment.base_offset >= synced]
         self.chain.folder_dirty = self.chain.folder_made = True
         self._mark_dirty()
 
@@ -184,7 +189,7 @@ class Log:
         earlier = [base for base in bases if self.start <= base < first]
         self._committer.remove_after_sync([segment_path(self.number, base) for base in bases if base < self.start])
         segments = [Segment(segment_path(self.number, base), base) for base in earlier]
-        self.chain.segments = _chained(segments, first) + known
+        self.chain.segments = chained(segments, first) + known
         if self.chain.segments and self.chain.segments[0].base_offset != self.start:
             self.fence(f"segment {self.start} of partition {self.number} is missing")
 
@@ -257,7 +262,8 @@ class Log:
         if self._buffer is None:
             self._wake(need, now_ns)
         elif self._staged + need > self._room:
-            self._write()
+            if not self._write():
+                raise StoreFailed(self.failed)
             active = self.chain.active
             assert active is not None
             self._room = active.size_bytes - active.used
@@ -317,15 +323,14 @@ class Log:
         """Begin a new segment; what was staged has been written. Raises StoreFull, StoreFailed."""
         previous = self.chain.active
         try:
-            segment = self.chain.roll(
-                self.end, room_bytes=need, now_ns=max(now_ns, self._base_time_ns), epoch=self.epoch
-            )
+            segment = self.chain.roll(self.end, room_bytes=need, now_ns=max(now_ns, self._base_time_ns), epoch=self.epoch)
         except StoreFailed as error:
             self.fence(str(error))
             raise
-        self.size_bytes += segment.used
-        if previous is not None:
-            self._finish(previous)
+        if segment is not previous:
+            self.size_bytes += segment.used
+            if previous is not None:
+                self._finish(previous)
         segment.index = self._index = SparseIndex(self._volume.settings.index_interval_bytes)
         self._room = segment.size_bytes - segment.used
         self._mark_dirty()
@@ -340,9 +345,7 @@ class Log:
         files, path, used = self._volume.files, segment.path, segment.used
         data = b""
         if index.complete_from == SEGMENT_HEADER_SIZE_BYTES:
-            data = index.encode(
-                segment_id=segment.segment_id, base_offset=segment.base_offset, end_offset=segment.end_offset, used=used
-            )
+            data = index.encode(segment_id=segment.segment_id, base_offset=segment.base_offset, end_offset=segment.end_offset, used=used)
         self._volume.worker.submit(lambda: seal_segment(files, path, used, data), lambda _: None, lane=Lane.PREPARE)
 
     def _seal(self, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1) -> None:
@@ -376,11 +379,11 @@ class Log:
         seal(buffer, at, self._staged, header)
         self._index.add(self._batch_base, active.used + at, self._base_time_ns)
 
-    def _write(self) -> None:
-        """Write what is staged to the active segment. Raises StoreFailed, after which the partition is fenced."""
+    def _write(self) -> bool:
+        """Write what is staged to the active segment; tell whether that went well, else the partition is fenced."""
         size = self._staged
         if not size:
-            return
+            return True
         active = self.chain.active
         buffer = self._buffer
         assert active is not None
@@ -392,13 +395,14 @@ class Log:
             # The view lives on in the traceback, so this buffer cannot grow again.
             self._buffer = None
             self.fence(f"partition {self.number} cannot be written: {error.strerror or error}")
-            raise StoreFailed(self.failed) from error
+            return False
         self._staged = 0
         active.touched = True
         self.chain.wrote(active, size)
         self.size_bytes += size
         self._written_end = active.end_offset = self.end
         self._committer.unsynced_bytes += size
+        return True
 
     def flush(self) -> None:
         """Write this turn's batches and settle its ticket. Never raises: what fails, fails the ticket."""
@@ -407,10 +411,7 @@ class Log:
         if not self.failed:
             if self._batch_origin != _NONE:
                 self._seal()
-            try:
-                self._write()
-            except StoreError:
-                pass
+            self._write()
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             self._volume.give_buffer(buffer)
@@ -472,6 +473,7 @@ class Log:
         chain.dirty = []
         chain.folder_dirty = chain.folder_made = False
         self._dirty = False
+        self._dropped_before_capture = self._dropped_size_bytes
         tickets, self._sync_tickets = self._sync_tickets, []
         return paths, folders, self.point(), tickets
 
@@ -479,6 +481,9 @@ class Log:
         """Take note that a sync has covered everything up to `point`; False if that is of no interest any more."""
         if self.failed or self.deleted:
             return False
+        if point.start != self.start:
+            # Segments were dropped while the sync ran: that must not be taken back.
+            point = self._shortened(point, self._dropped_size_bytes - self._dropped_before_capture)
         self.synced_point = point
         if self.sync:
             self.readable = max(self.readable, point.end)
@@ -526,22 +531,13 @@ class Log:
         Only what is synced is dropped, never the last segment. The files go after the journal entry that says so is
         synced.
         """
-        point = self.synced_point
-        if point is None or self.failed or first_needed <= self.start:
+        if self.synced_point is None or self.failed or first_needed <= self.start:
             return
         self.list_segments()
-        segments = self.chain.segments
-        limit = min(first_needed, point.segment_base)
-        if segments[0].end_offset > limit or self._survey(limit):
+        limit = min(first_needed, self.synced_point.segment_base)
+        if self.failed or self.chain.segments[0].end_offset > limit or self._survey(limit):
             return
-        count = 0
-        left = self.size_bytes
-        while count + 1 < len(segments) and segments[count].end_offset <= limit:
-            old = segments[count + 1].created_ns < now_ns - age_ns
-            if not old and left <= size_bytes:
-                break
-            left -= segments[count].size_bytes
-            count += 1
+        count = droppable(self.chain.segments, limit, older_than_ns=now_ns - age_ns, excess_bytes=self.size_bytes - size_bytes)
         if count:
             self._drop(count)
 
@@ -557,54 +553,35 @@ class Log:
 
             def done(result: object) -> None:
                 self._surveying = False
-                if isinstance(result, BaseException):
+                if isinstance(result, list):
+                    learn(unknown, result, active=self.chain.active)
+                elif not self.deleted:
                     self.fence(str(result))
-                elif isinstance(result, list):
-                    self._surveyed(unknown, result)
 
             self._volume.worker.submit(lambda: survey(files, number, rows), done, lane=Lane.READ)
         return True
 
-    def _surveyed(self, segments: list[Segment], rows: list[tuple[int, int, int]]) -> None:
-        """Take note of (segment id, created, size) of segments."""
-        for segment, (segment_id, created_ns, size_bytes) in zip(segments, rows, strict=True):
-            segment.created_ns = created_ns
-            if segment is not self.chain.active:
-                segment.segment_id = segment_id
-                segment.size_bytes = size_bytes
-                segment.known = True
-
     def _drop(self, count: int) -> None:
         """Forget the oldest segments, and have their files removed once that is durable."""
-        point = self.synced_point
-        assert point is not None
         dropped = self.chain.segments[:count]
         del self.chain.segments[:count]
         dropped_size_bytes = sum(segment.size_bytes for segment in dropped)
         self.size_bytes -= dropped_size_bytes
         self.sealed_size_bytes -= dropped_size_bytes
-        paths: list[str] = []
-        for segment in dropped:
-            # Readers that are in it see at once that there is nothing left.
-            segment.used = segment.own_from = 0
-            segment.release()
-            paths += (segment.path, f"{segment.path[: -len(SEGMENT_SUFFIX)]}{INDEX_SUFFIX}")
         self.start = self.chain.segments[0].base_offset
         while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
             del self.epochs[0]
-        self.synced_point = Checkpoint(
-            point.number,
-            self.start,
-            point.end,
-            point.segment_base,
-            point.segment_id,
-            point.position,
-            point.last_time_ns,
-            max(0, point.sealed_size_bytes - dropped_size_bytes),
-            tuple(self.epochs),
-        )
-        self._journal.append(encode_checkpoint(self.synced_point))
-        self._committer.remove_after_sync(paths)
+        point = self.synced_point
+        assert point is not None
+        self._dropped_size_bytes += dropped_size_bytes
+        self.synced_point = point = self._shortened(point, dropped_size_bytes)
+        self._journal.append(encode_checkpoint(point))
+        self._committer.remove_after_sync(forget(dropped))
+
+    def _shortened(self, point: Checkpoint, dropped_size_bytes: int) -> Checkpoint:
+        """Make a checkpoint agree with the partition's present start."""
+        sealed_size_bytes = max(0, point.sealed_size_bytes - dropped_size_bytes)
+        return replace(point, start=self.start, sealed_size_bytes=sealed_size_bytes, epochs=tuple(self.epochs))
 
     def close(self) -> None:
         """Let go of files and of room that was reserved."""
@@ -612,28 +589,3 @@ class Log:
             segment.release()
         self.chain.close()
         self._requests.clear()
-
-
-def _chained(segments: list[Segment], end: int) -> list[Segment]:
-    """Let each segment end where the next begins, the last one at `end`."""
-    for segment, following in zip(segments, segments[1:], strict=False):
-        segment.end_offset = following.base_offset
-    if segments:
-        segments[-1].end_offset = end
-    return segments
-
-
-def seal_segment(files: Files, path: str, used: int, index: bytes) -> None:
-    """Cut a full segment to what it holds and write its index. Runs in the worker; an error costs nothing but room."""
-    file = files.open(path)
-    try:
-        file.truncate(used)
-    finally:
-        file.close()
-    if not index:
-        return
-    file = files.open(f"{path[: -len(SEGMENT_SUFFIX)]}{INDEX_SUFFIX}", create=True)
-    try:
-        file.pwrite(index, 0)
-    finally:
-        file.close()

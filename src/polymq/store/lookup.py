@@ -11,24 +11,19 @@ from polymq.store.segment import SEGMENT_HEADER_SIZE_BYTES
 from polymq.wire.records import HEADER_SIZE_BYTES, parse_header
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from polymq.store.cold import WindowRequest
-    from polymq.store.files import Files
     from polymq.store.log import Log
     from polymq.store.segment import Segment
     from polymq.store.volume import Volume
 
-__all__ = ["batches_from", "first_offset_at", "survey"]
+__all__ = ["batches_from", "first_offset_at"]
 
 _EMPTY: Final = memoryview(b"")
 # Reads that wait to be collected, per partition: as many as a Spark job has tasks on one partition at a time.
 _REQUESTS_MAX: Final = 8
 
 
-def batches_from(
-    log: Log, volume: Volume, requests: dict[int, WindowRequest], offset: int, size_bytes_max: int
-) -> memoryview | None:
+def batches_from(log: Log, volume: Volume, requests: dict[int, WindowRequest], offset: int, size_bytes_max: int) -> memoryview | None:
     """See `Log.batches`."""
     offset = max(offset, log.start)
     segment = log.segment_of(offset)
@@ -66,9 +61,7 @@ def _batch_with(view: memoryview, position: int, offset: int, end: int) -> int:
     return position
 
 
-def _end_of_batches(
-    view: memoryview, start: int, end: int, readable: int, size_bytes_max: int, segment: Segment | None
-) -> int:
+def _end_of_batches(view: memoryview, start: int, end: int, readable: int, size_bytes_max: int, segment: Segment | None) -> int:
     """Tell where a run of whole readable batches ends that is at most so large, but has at least one."""
     position = start
     if segment is not None and segment.index is not None:
@@ -137,8 +130,3 @@ def _offset_in(log: Log, volume: Volume, segment: Segment, time_ns: int) -> int:
         entry = segment.index.before_time(time_ns) if segment.index is not None else None
         offset = max(offset, entry.offset) if entry is not None else offset
     return segment.end_offset
-
-
-def survey(files: Files, number: int, rows: Sequence[tuple[str, int]]) -> list[tuple[int, int, int]]:
-    """Look at the headers of segments. Runs in the worker; raises OSError, CorruptRecord."""
-    return [describe(files, path, number, base_offset) for path, base_offset in rows]

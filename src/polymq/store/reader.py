@@ -180,9 +180,7 @@ class Reader:
             self._at = after + shift
 
 
-def request_window(
-    log: Log, volume: Volume, segment: Segment, offset: int, hint: IndexEntry | None, size_bytes: int
-) -> WindowRequest:
+def request_window(log: Log, volume: Volume, segment: Segment, offset: int, hint: IndexEntry | None, size_bytes: int) -> WindowRequest:
     """Ask for the batches of a segment from the one that holds `offset` on."""
     active = segment is log.chain.active
     end_offset = segment.end_offset

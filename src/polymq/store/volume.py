@@ -70,9 +70,7 @@ class Volume:
         "worker",
     )
 
-    def __init__(
-        self, files: Files, worker: Worker, *, clock: Clock, random_u64: Callable[[], int], settings: StoreSettings
-    ) -> None:
+    def __init__(self, files: Files, worker: Worker, *, clock: Clock, random_u64: Callable[[], int], settings: StoreSettings) -> None:
         total = files.total_bytes()
         self.files = files
         self.worker = worker

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["InlineWorker", "Lane", "ThreadWorker", "Worker"]
 
 
-
 class Lane(enum.Enum):
     """Which queue a job waits in: jobs of one lane run in order, those of different lanes do not hold each other up."""
 
@@ -48,7 +47,7 @@ def _run(job: Callable[[], object]) -> object:
     """Run a job; an exception is a result, too: it belongs to whoever submitted it."""
     try:
         return job()
-    except Exception as error:  # noqa: BLE001 - handed to `done`, which translates it
+    except Exception as error:  # handed to `done`, which translates it
         return error
 
 
@@ -58,7 +57,7 @@ class InlineWorker:
     def __init__(self) -> None:
         self._ended: deque[tuple[Callable[[object], None], object]] = deque()
 
-    def submit(self, job: Callable[[], object], done: Callable[[object], None], *, lane: Lane = Lane.SYNC) -> None:  # noqa: ARG002 - the port's signature
+    def submit(self, job: Callable[[], object], done: Callable[[object], None], *, lane: Lane = Lane.SYNC) -> None:
         """See `Worker`."""
         self._ended.append((done, _run(job)))
 

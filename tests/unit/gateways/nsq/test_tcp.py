@@ -95,9 +95,10 @@ def test_a_run_of_publishes_has_one_answer_that_waits_for_the_commit(single: Wor
     (answer,) = client.send(publish(b"t", b"a") + publish(b"t", b"b"))
     assert isinstance(answer, SendAfter)
     assert answer.data == OK_FRAME * 2
-    assert answer.ticket.state is TicketState.PENDING
+    states = [answer.ticket.state]
     client.turn()
-    assert answer.ticket.state is TicketState.DONE
+    states.append(answer.ticket.state)
+    assert states == [TicketState.PENDING, TicketState.DONE]
     assert answer.failure("no space") == error_frame(b"E_PUB_FAILED PUB failed no space")
 
 
