@@ -116,7 +116,7 @@ def test_silence_ends_the_connection() -> None:
         for _ in range(5):
             await asyncio.sleep(2)
             server.wires[0].reply(encode.HEARTBEAT_FRAME)
-        assert connection.is_open
+        assert not connection.lost.done()
         await asyncio.sleep(2.6)
         assert not connection.is_open
         with pytest.raises(ConnectionLost, match="silent"):
