@@ -1,28 +1,29 @@
-"""What the hot modules use of Cython's pure Python mode, typed for mypy. Integers of C are `int` here."""
+"""What the hot modules use of Cython's pure Python mode, typed for mypy."""
 
 import builtins
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _C = TypeVar("_C", bound=type)
 
 compiled: bool
 
-# Element types of typed views: `cython.uchar[::1]` is no type to mypy, so what is declared with these is not checked.
+# The C integers may be elements of typed views, and `cython.uchar[::1]` is no type to mypy: what is declared with
+# these is not checked. Indexes and counts, which are never elements, are.
 uchar: Any
+char: Any
+short: Any
+ushort: Any
 int: Any  # noqa: A001
+uint: Any
 longlong: Any
+ulonglong: Any
 
-char = builtins.int
-short = builtins.int
-ushort = builtins.int
-uint = builtins.int
-ulonglong = builtins.int
 Py_ssize_t = builtins.int
 bint = bool
 double = float
-void = None
+void: TypeAlias = None
 const: Any
 
 def cfunc(f: _F) -> _F: ...

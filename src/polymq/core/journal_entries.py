@@ -10,6 +10,8 @@
     39 schedule state  u32 partition, then (due i64, schedule offset i64) pairs
     40 cursor      u32 group, u32 partition, i64 offset
     41 lease state, continued   u32 group, u32 partition, then triples as in 38
+    42 dropped     u32 group, u32 partition, i64 first, i64 end: left out before the group came to them
+    43 truncated   u32 partition, i64 end: a power loss took what was behind; nobody has settled anything there
 
 Entries are facts, replayed in order by `recovery.py`; docs/DATA_FILES.md describes the frames around them. Kinds are
 never reused.
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CATALOGUE",
     "CURSOR",
+    "DROPPED",
     "EMPTIED",
     "LEASE_STATE",
     "LEASE_STATE_MORE",
@@ -36,8 +39,10 @@ __all__ = [
     "SCHEDULED",
     "SCHEDULE_STATE",
     "SETTLED_RANGES",
+    "TRUNCATED",
     "catalogue",
     "cursor",
+    "dropped",
     "emptied",
     "integers",
     "lease_state",
@@ -47,6 +52,7 @@ __all__ = [
     "schedule_state",
     "scheduled",
     "settled",
+    "truncated",
 ]
 
 CATALOGUE: Final = 32
@@ -59,6 +65,8 @@ LEASE_STATE: Final = 38
 SCHEDULE_STATE: Final = 39
 CURSOR: Final = 40
 LEASE_STATE_MORE: Final = 41
+DROPPED: Final = 42
+TRUNCATED: Final = 43
 
 GROUP_PARTITION: Final = struct.Struct("<BII")
 REQUEUED_FORM: Final = struct.Struct("<BIIqIq")
@@ -123,3 +131,13 @@ def schedule_state(partition: int, pairs: Iterable[tuple[int, int]]) -> bytes:
 def cursor(group: int, partition: int, offset: int) -> bytes:
     """Encode where a cursor group will go on reading."""
     return EMPTIED_FORM.pack(CURSOR, group, partition, offset)
+
+
+def dropped(group: int, partition: int, first: int, end: int) -> bytes:
+    """Encode that a group will step over offsets [first, end)."""
+    return LEASE_STATE_FORM.pack(DROPPED, group, partition, first, end)
+
+
+def truncated(partition: int, end: int) -> bytes:
+    """Encode that a partition ends at `end` after a recovery, and what was noted beyond does not count."""
+    return RELEASED_FORM.pack(TRUNCATED, partition, end)

@@ -199,7 +199,7 @@ class LeaseWindow:
             return self.state[i], self.attempts[i], self.owner[i]
         if offset >= self.next:
             return 0, 0, 0
-        return self.overflow.get(offset, (SETTLED, 0, 0))  # type: ignore[no-any-return]
+        return self.overflow.get(offset, (SETTLED, 0, 0))
 
     def put_back(self, offset: int, *, deferred: bool) -> int:
         """End a lease without settling; gives the attempts so far. Asserts that the message is out."""
@@ -209,7 +209,7 @@ class LeaseWindow:
             assert before == LEASED
             self.overflow[offset] = (state, attempts, owner)
             self.leased -= 1
-            return attempts  # type: ignore[no-any-return]
+            return attempts
         assert offset < self.next
         i: cython.Py_ssize_t = offset - self.base
         assert self.state[i] == 1
@@ -269,14 +269,15 @@ class LeaseWindow:
         self.overflow = {}
         self.range_count = 0
 
-    def restore(self, offset: int, attempts: int) -> None:
-        """Recovery: the offset below `next` is unsettled and waits for redelivery."""
+    def restore(self, offset: int, attempts: int, *, deferred: bool) -> None:
+        """Recovery: the offset below `next` is unsettled and waits for redelivery, now or later."""
         assert offset < self.next
+        state = DEFERRED if deferred else WAITING
         if offset < self.base:
-            self.overflow[offset] = (WAITING, attempts, 0)
+            self.overflow[offset] = (state, attempts, 0)
         else:
             i: cython.Py_ssize_t = offset - self.base
-            self.state[i] = 3
+            self.state[i] = state
             self.attempts[i] = attempts
             self.owner[i] = 0
             if offset < self.floor:
@@ -307,6 +308,27 @@ class LeaseWindow:
         for i in range(start - self.base, end + 1 - self.base):
             self.state[i] = 2
         self._raise_floor()
+
+    def restore_ranges(self, ranges: bytes) -> None:
+        """Recovery: apply what `drain` gave in an earlier life."""
+        at: cython.Py_ssize_t
+        view: cython.const[cython.uchar][::1] = ranges
+        for at in range(0, len(ranges), 16):
+            last = load_i64(view, at + 8)
+            self.restore_next(last + 1)
+            self.restore_settled(load_i64(view, at), last)
+
+    def truncate(self, end: int) -> None:
+        """Recovery: forget everything from `end` on, as if it had never been handed out."""
+        if self.next <= end:
+            return
+        for offset in [o for o in self.overflow if o >= end]:
+            del self.overflow[offset]
+        self.next = end
+        if self.base > end:
+            self.base = end
+        if self.floor > end:
+            self.floor = end
 
     def unsettled(self) -> Iterator[tuple[int, int, int]]:
         """List (offset, state, attempts) of everything handed out and not settled, in order: for snapshots."""

@@ -10,8 +10,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.core.ports import Ticket
+    from polymq.gateways.contract import Layer
 
-__all__ = ["Ask", "Close", "Effect", "Pause", "Resume", "Send", "SendAfter", "SetTimer", "TimerName"]
+__all__ = [
+    "Ask",
+    "Close",
+    "Effect",
+    "Flush",
+    "Pause",
+    "Resume",
+    "Send",
+    "SendAfter",
+    "SetTimer",
+    "TimerName",
+    "Upgrade",
+    "WantWritable",
+]
 
 
 class TimerName(enum.Enum):
@@ -22,6 +36,7 @@ class TimerName(enum.Enum):
     WRITE_DEADLINE = "write deadline"
     FLUSH = "flush"
     HANDSHAKE = "handshake"
+    RETRY = "retry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +50,23 @@ class Send:
 class SendAfter:
     """Write `data` once `ticket` is durable; later output of the connection queues behind it.
 
-    If the commit fails, `failure(reason)` gives the bytes to write instead, and the connection is closed.
+    If the commit fails, `failure(reason)` gives the bytes to write instead, and the connection is closed. `data` may be
+    empty. A connection that `publishes` is not read any more while the store is congested; other changes, such as the
+    start of a group, cost the disk next to nothing.
     """
 
     ticket: Ticket
     data: bytes
     failure: Callable[[str], bytes]
+    publishes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the connection once everything before has been written; input is no longer read. `reason` is logged."""
+    """Close the connection once everything before has been written; input is no longer read. `reason` is logged.
+
+    The gateway's `ended()` is called at once, so nothing more is delivered.
+    """
 
     reason: str = ""
 
@@ -70,11 +91,31 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Put a question to the outside; input stops until `Gateway.answered(token, answer)` or the deadline."""
+    """Put a question to the outside; input stops until `Gateway.answered(token, answer)`, with None at the deadline."""
 
     token: int
     request: object
     deadline_ns: int
 
 
-Effect = Send | SendAfter | Close | Pause | Resume | SetTimer | Ask
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Write now what `Outbox.hold_below` keeps back."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantWritable:
+    """Call `Gateway.writable()` once in a later turn, when less than the low mark waits to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """Put a byte layer (TLS, compression) under this gateway: around all input not yet consumed and all later output.
+
+    Output from before stays outside the layer. A `feed()` that returns this consumes nothing behind it.
+    """
+
+    layer: Layer
+
+
+Effect = Send | SendAfter | Close | Pause | Resume | SetTimer | Ask | Flush | WantWritable | Upgrade

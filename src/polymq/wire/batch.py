@@ -75,9 +75,9 @@ class Message:
     expiry_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchHeader:
-    """The 80 bytes before the records, in the order of the wire.
+    """The 80 bytes before the records, in the order of the wire. Not frozen: one is made per append, at half the cost.
 
     `seal` fills in `crc`, `magic`, `size` and `version`: who writes a batch leaves them alone.
     """

@@ -48,7 +48,13 @@ def batch(batch_messages: Sequence[Message], *, base_offset: int = 0, attributes
     encoded = b"".join(records.encode_message(message, base_time_ns) for message in batch_messages)
     target = bytearray(records.HEADER_SIZE_BYTES) + encoded
     header = BatchHeader(
-        segment_id=7, epoch=3, count=len(batch_messages), base_offset=base_offset, base_time_ns=base_time_ns, attributes=attributes, origin=1
+        segment_id=7,
+        epoch=3,
+        count=len(batch_messages),
+        base_offset=base_offset,
+        base_time_ns=base_time_ns,
+        attributes=attributes,
+        origin=1,
     )
     records.seal(target, 0, len(target), header)
     return bytes(target)

@@ -18,6 +18,7 @@ __all__ = [
     "BAD_PROTOCOL",
     "COMPRESSION_CONFLICT",
     "HEARTBEATS_DISABLED",
+    "auth_first",
     "cannot_in_state",
     "channel_full",
     "delay_out_of_range",
@@ -33,6 +34,7 @@ __all__ = [
     "ready_out_of_range",
     "tls_required",
     "too_big",
+    "unauthorized",
     "unparsable",
     "unreadable",
     "unreadable_count",
@@ -217,3 +219,13 @@ def channel_full(topic: bytes, channel: bytes, count_max: int) -> bytes:
 def identify_failed(reason: bytes) -> bytes:
     """IDENTIFY's body is wrong: not JSON of the right types, or a value out of its range."""
     return b"E_BAD_BODY IDENTIFY " + reason
+
+
+def auth_first(command: Command) -> bytes:
+    """The server wants to know who is there before it does that."""
+    return b"E_AUTH_FIRST AUTH required before %b" % command.value
+
+
+def unauthorized(command: Command, topic: bytes, channel: bytes) -> bytes:
+    """Whoever is there may not do that; the channel is empty for a publish."""
+    return b"E_UNAUTHORIZED AUTH failed for %b on %b %b" % (command.value, quote(topic), quote(channel))

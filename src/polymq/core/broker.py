@@ -1,0 +1,184 @@
+"""The root of the core: what the pump calls every turn.
+
+`tick` lets time pass, the store commits, `dispatch` hands out. Everybody else talks to a `Session`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from polymq.core.access import AllowAll
+from polymq.core.catalogue import Catalogue
+from polymq.core.kernel import Kernel
+from polymq.core.recovery import recover
+from polymq.core.session import Session
+from polymq.core.settings import CoreSettings
+from polymq.core.statistics import Family, Kind, Registry, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from polymq.core.access import Authorizer, Principal
+    from polymq.core.group import Delivery
+    from polymq.core.ports import Clock, Random, Store
+    from polymq.core.topic import Topic
+
+__all__ = ["Broker"]
+
+# Retention looks at every topic once per round; a second's step looks at so many topics.
+_HOUSEKEEPING_NS: Final = 1_000_000_000
+_TOPICS_PER_STEP: Final = 500
+
+
+class Broker:
+    """Topics, groups and time. Synchronous; called from one thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        random: Random,
+        *,
+        authorizer: Authorizer | None = None,
+        settings: CoreSettings | None = None,
+        disk_bytes: int = 0,
+    ) -> None:
+        self.settings = settings or CoreSettings()
+        self.store = store
+        self.authorizer: Authorizer = authorizer or AllowAll()
+        self.statistics = Registry()
+        self.kernel = Kernel(store, clock, random)
+        self.catalogue = Catalogue(self.kernel)
+        self.sessions: dict[Session, None] = {}
+        self.stopping = False
+        self.armed_ns: int | None = None
+        self._disk_bytes = disk_bytes
+        self._to_look_at: list[Topic] = []
+        self._register_statistics()
+
+    def start(self) -> None:
+        """Take over what the data folder holds; raises StoreError."""
+        recover(self.kernel, self.catalogue, self.store.replay())
+        self.kernel.leases.arm(self, self.kernel.monotonic_ns() + _HOUSEKEEPING_NS)
+
+    def session(self, principal: Principal) -> Session:
+        """Open the only door. The caller ends it with `Session.close`."""
+        session = Session(self, principal)
+        self.sessions[session] = None
+        return session
+
+    # -- a turn ----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Let time pass: leases end, deferred messages fall due; then the turn's settles go to the journal."""
+        kernel = self.kernel
+        kernel.leases.fire(kernel.monotonic_ns())
+        if kernel.schedules.due_ns() is not None:
+            kernel.schedules.fire(kernel.wall_ns())
+        if kernel.with_settled:
+            for group in kernel.with_settled:
+                group.journal_settled()
+            kernel.with_settled.clear()
+        if self.store.journal.wants_snapshot:
+            self.store.journal.snapshot(self.catalogue.entries())
+
+    def dispatch(self) -> list[Delivery]:
+        """Hand out what can be handed out now. The slices are valid until the next turn's reads."""
+        kernel = self.kernel
+        if kernel.fresh:
+            for topic in list(kernel.fresh):
+                for group in topic.groups.values():
+                    kernel.awake[group] = None
+                if topic.settled_to_readers:
+                    del kernel.fresh[topic]
+        if kernel.waiting_for_disk:
+            kernel.awake.update(kernel.waiting_for_disk)
+            kernel.waiting_for_disk.clear()
+        if not kernel.awake:
+            return []
+        groups = kernel.awake
+        kernel.awake = {}
+        deliveries: list[Delivery] = []
+        for group in groups:
+            if group.dispatch(deliveries):
+                kernel.awake[group] = None
+        return deliveries
+
+    def due_ns(self) -> int | None:
+        """Give the monotonic time by which the next turn must run; in the past if there is work at once."""
+        kernel = self.kernel
+        now_ns = kernel.monotonic_ns()
+        if kernel.awake:
+            return now_ns
+        due_ns = kernel.leases.due_ns()
+        wall_due_ns = kernel.schedules.due_ns()
+        if wall_due_ns is not None:
+            in_monotonic_ns = now_ns + max(0, wall_due_ns - kernel.wall_ns())
+            due_ns = in_monotonic_ns if due_ns is None else min(due_ns, in_monotonic_ns)
+        return due_ns
+
+    def stop(self) -> None:
+        """Take no more; the pump settles what is under way, then closes the store."""
+        self.stopping = True
+
+    def snapshot(self) -> None:
+        """Write everything that the journal stands for anew, so that the next start is quick."""
+        self.tick()
+        self.store.journal.snapshot(self.catalogue.entries())
+
+    # -- housekeeping ----------------------------------------------------------------------------------------------
+
+    def fire(self, now_ns: int) -> None:
+        """Look at some topics: what every group has finished with may go."""
+        if not self._to_look_at:
+            self._to_look_at = list(self.catalogue.topics.values())
+        for topic in self._to_look_at[:_TOPICS_PER_STEP]:
+            if (topic.namespace, topic.name) in self.catalogue.topics:
+                self._retain(topic)
+        del self._to_look_at[:_TOPICS_PER_STEP]
+        self.kernel.leases.arm(self, now_ns + _HOUSEKEEPING_NS)
+
+    def _retain(self, topic: Topic) -> None:
+        wall_ns = self.kernel.wall_ns()
+        share = self._disk_bytes * self.settings.retention_disk_share
+        budget = int(share) if share else 1 << 62
+        for partition in topic.partitions:
+            if partition.log.end == partition.log.start:
+                continue
+            if topic.groups:
+                needed = min(group.first_needed(partition.index) for group in topic.groups.values())
+                partition.log.retain(needed, now_ns=wall_ns, age_ns=self.settings.retention_age_ns, size_bytes=budget)
+            if partition.schedule is not None and partition.schedule.log.end > partition.schedule.log.start:
+                partition.schedule.log.retain(partition.schedule.first_needed, now_ns=wall_ns, age_ns=0, size_bytes=0)
+
+    # -- statistics ------------------------------------------------------------------------------------------------
+
+    def _register_statistics(self) -> None:
+        def per_topic(name: str, kind: Kind, text: str, attribute: str) -> None:
+            def collect() -> Iterator[Sample]:
+                for topic in self.catalogue.topics.values():
+                    labels = {"namespace": topic.namespace, "topic": topic.name}
+                    yield Sample(labels, getattr(topic, attribute))
+
+            self.statistics.register(Family(name, kind, text, collect))
+
+        def per_group(name: str, kind: Kind, text: str, attribute: str) -> None:
+            def collect() -> Iterator[Sample]:
+                for topic in self.catalogue.topics.values():
+                    for group in topic.groups.values():
+                        value = getattr(group, attribute, None)
+                        if value is not None:
+                            labels = {"namespace": topic.namespace, "topic": topic.name, "group": group.name}
+                            yield Sample(labels, value)
+
+            self.statistics.register(Family(name, kind, text, collect))
+
+        per_topic("polymq_topic_messages_total", Kind.COUNTER, "Messages published since the start.", "message_count")
+        per_topic("polymq_topic_message_bytes_total", Kind.COUNTER, "Bytes of bodies published.", "message_bytes")
+        per_topic("polymq_topic_held_messages", Kind.GAUGE, "Messages that no group may have yet.", "held")
+        per_topic("polymq_topic_scheduled_messages", Kind.GAUGE, "Messages that wait for their due time.", "scheduled")
+        per_group("polymq_group_depth_messages", Kind.GAUGE, "Messages that wait for a consumer.", "depth")
+        per_group("polymq_group_leased_messages", Kind.GAUGE, "Messages that consumers have out.", "leased")
+        per_group("polymq_group_deferred_messages", Kind.GAUGE, "Messages given back for later.", "deferred_count")
+        per_group("polymq_group_requeues_total", Kind.COUNTER, "Messages given back.", "requeue_count")
+        per_group("polymq_group_timeouts_total", Kind.COUNTER, "Leases that ran out.", "timeout_count")

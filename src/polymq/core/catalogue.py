@@ -1,0 +1,237 @@
+"""What exists: topics with their partitions, and groups. Every change is journaled before it is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polymq import limits
+from polymq.core import journal_entries
+from polymq.core.cursor_group import CursorGroup
+from polymq.core.group import GroupKind
+from polymq.core.live_group import LiveGroup
+from polymq.core.schedule import Schedule
+from polymq.core.topic import Partition, Topic
+from polymq.core.work_group import WorkGroup
+from polymq.errors import Refusal, RefusalCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from polymq.core.group import Group
+    from polymq.core.kernel import Kernel
+
+__all__ = ["Catalogue"]
+
+
+class Catalogue:
+    """Topics by (namespace, name). Partition numbers and group ids are handed out once in the life of the folder."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.topics: dict[tuple[str, str], Topic] = {}
+        self.next_number = 0
+        self.next_group_id = 1
+        self._kernel = kernel
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    def create_topic(self, namespace: str, name: str, *, partitions: int, sync: bool, ephemeral: bool) -> Topic:
+        """Make a topic; raises Refusal when numbers have run out. Nobody reads it yet, so it holds everything."""
+        assert partitions > 0
+        assert (namespace, name) not in self.topics
+        numbers = [self._take_number() for _ in range(partitions)]
+        self._kernel.journal(
+            journal_entries.catalogue("topic_created", namespace=namespace, name=name, numbers=numbers, sync=sync, ephemeral=ephemeral)
+        )
+        store = self._kernel.store
+        logs = [store.create_log(number, sync=sync) for number in numbers]
+        topic = Topic(
+            namespace,
+            name,
+            [Partition(index, log) for index, log in enumerate(logs)],
+            sync=sync,
+            ephemeral=ephemeral,
+        )
+        topic.hold()
+        self.topics[namespace, name] = topic
+        return topic
+
+    def _take_number(self) -> int:
+        if self.next_number > limits.PARTITION_NUMBER_MAX:
+            raise Refusal(RefusalCode.LIMIT_REACHED, "every partition number of this data folder has been used")
+        self.next_number += 1
+        return self.next_number - 1
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Remove a topic with its groups and its messages; consumers are told."""
+        for group in list(topic.groups.values()):
+            self._forget(group, "topic deleted")
+        self._kernel.journal(journal_entries.catalogue("topic_deleted", namespace=topic.namespace, name=topic.name))
+        self._kernel.fresh.pop(topic, None)
+        del self.topics[topic.namespace, topic.name]
+        for partition in topic.partitions:
+            if partition.schedule is not None:
+                partition.schedule.close()
+                self._kernel.store.delete_log(partition.schedule.log.number)
+            self._kernel.store.delete_log(partition.number)
+
+    def pause_topic(self, topic: Topic, *, paused: bool) -> None:
+        """Keep new messages from the groups, or give them what was kept."""
+        topic.paused = paused
+        if paused:
+            topic.hold()
+        elif topic.groups:
+            topic.release()
+            for group in topic.groups.values():
+                self._kernel.wake(group)
+        self.journal_held(topic)
+
+    def empty_topic(self, topic: Topic) -> None:
+        """Drop what no group has been given."""
+        for partition in topic.partitions:
+            first = partition.held_from
+            if first is None:
+                continue
+            end = partition.log.readable
+            for group in topic.groups.values():
+                if isinstance(group, WorkGroup):
+                    group.drop(partition.index, first, end)
+            partition.held_from = end
+        self.journal_held(topic)
+
+    def journal_held(self, topic: Topic) -> None:
+        """Write to the journal what the topic keeps from its groups."""
+        self._kernel.journal(held_entry(topic))
+
+    def schedule(self, topic: Topic, partition: Partition) -> Schedule:
+        """Give the schedule of a partition, made at its first deferred publish."""
+        if partition.schedule is None:
+            number = self._take_number()
+            self._kernel.journal(journal_entries.catalogue("schedule_created", partition=partition.number, number=number))
+            log = self._kernel.store.create_log(number, sync=topic.sync)
+            partition.schedule = Schedule(self._kernel, topic, partition, log)
+        return partition.schedule
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def create_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool) -> Group:
+        """Make a group: it starts at what the topic holds, else at the end."""
+        assert name not in topic.groups
+        group_id = self.next_group_id
+        self.next_group_id += 1
+        starts = [
+            partition.log.end if partition.held_from is None else max(partition.held_from, partition.log.start)
+            for partition in topic.partitions
+        ]
+        ephemeral = ephemeral or kind is GroupKind.LIVE
+        if not ephemeral:
+            self._kernel.journal(
+                journal_entries.catalogue(
+                    "group_created",
+                    id=group_id,
+                    namespace=topic.namespace,
+                    topic=topic.name,
+                    name=name,
+                    kind=kind.value,
+                    starts=starts,
+                )
+            )
+        group = self.build_group(topic, name, kind, group_id=group_id, starts=starts, ephemeral=ephemeral)
+        if len(topic.groups) == 1 and not topic.paused:
+            topic.release()
+            self.journal_held(topic)
+        self._kernel.wake(group)
+        return group
+
+    def build_group(self, topic: Topic, name: str, kind: GroupKind, *, group_id: int, starts: list[int], ephemeral: bool) -> Group:
+        """Put a group into its topic without journaling it: also used by recovery."""
+        group: Group
+        if kind is GroupKind.WORK:
+            group = WorkGroup(self._kernel, topic, name, group_id=group_id, starts=starts, ephemeral=ephemeral)
+        elif kind is GroupKind.LIVE:
+            group = LiveGroup(self._kernel, topic, name, group_id=group_id)
+        else:
+            group = CursorGroup(self._kernel, topic, name, group_id=group_id, starts=starts)
+        topic.groups[name] = group
+        return group
+
+    def delete_group(self, group: Group) -> None:
+        """Remove a group; its consumers are told. Without groups the topic keeps what comes next."""
+        topic = group.topic
+        self._forget(group, "group deleted")
+        if not group.ephemeral:
+            self._kernel.journal(journal_entries.catalogue("group_deleted", id=group.id))
+        if not topic.groups:
+            topic.hold()
+            self.journal_held(topic)
+
+    def _forget(self, group: Group, reason: str) -> None:
+        del group.topic.groups[group.name]
+        self._kernel.awake.pop(group, None)
+        self._kernel.waiting_for_disk.pop(group, None)
+        if isinstance(group, WorkGroup):
+            group.journal_settled()
+            self._kernel.with_settled.pop(group, None)
+            group.close()
+        for consumer in list(group.consumers):
+            group.unsubscribe(consumer)
+            consumer.listener.closed(reason)
+
+    def pause_group(self, group: Group, *, paused: bool) -> None:
+        """Stop or resume deliveries of a group."""
+        group.paused = paused
+        if not group.ephemeral:
+            self._kernel.journal(journal_entries.catalogue("group_paused", id=group.id, paused=paused))
+        self._kernel.wake(group)
+
+    # -- snapshots -------------------------------------------------------------------------------------------------
+
+    def entries(self) -> Iterator[bytes]:
+        """Give the journal entries that rebuild the catalogue and every group's place."""
+        yield journal_entries.catalogue("numbers", next_number=self.next_number, next_group_id=self.next_group_id)
+        for topic in self.topics.values():
+            yield from _topic_entries(topic)
+
+
+def held_entry(topic: Topic) -> bytes:
+    """Encode what a topic keeps from its groups."""
+    held = [partition.held_from for partition in topic.partitions]
+    return journal_entries.catalogue("topic_held", namespace=topic.namespace, name=topic.name, paused=topic.paused, held=held)
+
+
+def _topic_entries(topic: Topic) -> Iterator[bytes]:
+    numbers = [partition.number for partition in topic.partitions]
+    yield journal_entries.catalogue(
+        "topic_created",
+        namespace=topic.namespace,
+        name=topic.name,
+        numbers=numbers,
+        sync=topic.sync,
+        ephemeral=topic.ephemeral,
+    )
+    yield held_entry(topic)
+    for partition in topic.partitions:
+        if partition.schedule is not None:
+            number = partition.schedule.log.number
+            yield journal_entries.catalogue("schedule_created", partition=partition.number, number=number)
+            yield journal_entries.schedule_state(partition.number, partition.schedule.entries())
+    for group in topic.groups.values():
+        if not group.ephemeral:
+            yield from _group_entries(group)
+
+
+def _group_entries(group: Group) -> Iterator[bytes]:
+    topic = group.topic
+    starts = [group.first_needed(partition.index) for partition in topic.partitions]
+    yield journal_entries.catalogue(
+        "group_created",
+        id=group.id,
+        namespace=topic.namespace,
+        topic=topic.name,
+        name=group.name,
+        kind=group.kind.value,
+        starts=starts,
+    )
+    if group.paused:
+        yield journal_entries.catalogue("group_paused", id=group.id, paused=True)
+    if isinstance(group, WorkGroup):
+        yield from group.entries()

@@ -1,0 +1,70 @@
+"""A cursor group: its consumers read from an offset and commit an offset; the log does the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polymq.core import journal_entries
+from polymq.core.group import Delivery, GroupKind, Subscription
+from polymq.errors import Refusal, RefusalCode
+
+if TYPE_CHECKING:
+    from polymq.core.kernel import Kernel
+    from polymq.core.ports import Listener
+    from polymq.core.topic import Topic
+
+__all__ = ["CursorGroup"]
+
+
+class CursorGroup:
+    """One committed offset per partition. Its consumers pull; nothing is handed out by itself."""
+
+    kind = GroupKind.CURSOR
+    ephemeral = False
+
+    def __init__(self, kernel: Kernel, topic: Topic, name: str, *, group_id: int, starts: list[int]) -> None:
+        self.id = group_id
+        self.name = name
+        self.topic = topic
+        self.paused = False
+        self.consumers: list[Subscription] = []
+        self.committed = list(starts)
+        self._kernel = kernel
+        self._owners = 0
+
+    def commit(self, partition_index: int, offset: int) -> None:
+        """Note where the group goes on; raises Refusal if that is outside the log. Going back is allowed."""
+        log = self.topic.partitions[partition_index].log
+        if not log.start <= offset <= log.end:
+            raise Refusal(RefusalCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside {log.start} … {log.end}")
+        self.committed[partition_index] = offset
+        self._kernel.journal(journal_entries.cursor(self.id, log.number, offset))
+
+    def subscribe(self, listener: Listener, *, lease_ns: int, sample_percent: int) -> Subscription:
+        """Register a consumer, so that it is counted and told when the topic goes."""
+        self._owners += 1
+        subscription = Subscription(self, listener, owner=self._owners, lease_ns=lease_ns, sample_percent=sample_percent)
+        self.consumers.append(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Remove a consumer."""
+        if subscription.open:
+            subscription.open = False
+            self.consumers.remove(subscription)
+
+    def dispatch(self, deliveries: list[Delivery]) -> bool:
+        """Hand out nothing."""
+        return False
+
+    def expire(self, subscription: Subscription, now_ns: int) -> None:
+        """Do nothing: a cursor group has no leases."""
+
+    def empty(self) -> None:
+        """Commit the end of every partition."""
+        for partition in self.topic.partitions:
+            self.commit(partition.index, partition.log.readable)
+
+    def first_needed(self, partition_index: int) -> int:
+        """Give the committed offset."""
+        return self.committed[partition_index]

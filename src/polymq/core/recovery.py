@@ -1,0 +1,337 @@
+"""From the journal's entries to a catalogue: what the broker does before it serves anybody.
+
+Entries are applied in order to plain collections first; topics and groups are built at the end, when the logs are
+open and it is known where each ends. What the journal says about messages that a power loss took is dropped then,
+and that is journaled, so that it does not come back for the messages that get those offsets next.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from polymq import limits
+from polymq.core import journal_entries as entries
+from polymq.core.cursor_group import CursorGroup
+from polymq.core.group import GroupKind
+from polymq.core.lease_window import LeaseWindow
+from polymq.core.schedule import Schedule
+from polymq.core.topic import Partition, Topic
+from polymq.core.work_group import WorkGroup
+from polymq.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from polymq.core.catalogue import Catalogue
+    from polymq.core.kernel import Kernel
+
+__all__ = ["recover"]
+
+
+@dataclass(slots=True)
+class _Topic:
+    namespace: str
+    name: str
+    numbers: list[int]
+    sync: bool
+    ephemeral: bool
+    paused: bool = False
+    held: list[int | None] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Group:
+    id: int
+    topic: tuple[str, str]
+    name: str
+    kind: str
+    starts: list[int]
+    paused: bool = False
+    windows: dict[int, LeaseWindow] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    due: dict[int, int] = field(default_factory=dict)
+    skips: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    cursors: dict[int, int] = field(default_factory=dict)
+
+
+class _Replay:
+    """The state that the entries describe so far."""
+
+    def __init__(self) -> None:
+        self.topics: dict[tuple[str, str], _Topic] = {}
+        self.groups: dict[int, _Group] = {}
+        self.schedules: dict[int, int] = {}
+        self.scheduled: dict[int, dict[int, int]] = {}
+        self.releases: list[tuple[int, int, dict[int, int]]] = []
+        self.next_number = 0
+        self.next_group_id = 1
+
+    # -- catalogue -------------------------------------------------------------------------------------------------
+
+    def apply(self, entry: bytes) -> None:
+        """Apply one entry; raises CorruptRecord for a kind that this version does not know."""
+        apply = _APPLY.get(entry[0])
+        if apply is None:
+            raise CorruptRecord("journal", position=0, expected="a known kind of entry", found=f"kind {entry[0]}")
+        apply(self, entry)
+
+    def catalogue(self, entry: bytes) -> None:
+        change = orjson.loads(entry[1:])
+        getattr(self, "op_" + change.pop("op"))(**change)
+
+    def op_numbers(self, *, next_number: int, next_group_id: int) -> None:
+        self.next_number = max(self.next_number, next_number)
+        self.next_group_id = max(self.next_group_id, next_group_id)
+
+    def op_topic_created(self, *, namespace: str, name: str, numbers: list[int], sync: bool, ephemeral: bool) -> None:
+        held: list[int | None] = [0] * len(numbers)
+        self.topics[namespace, name] = _Topic(namespace, name, numbers, sync, ephemeral, held=held)
+        self.next_number = max(self.next_number, *(number + 1 for number in numbers))
+
+    def op_topic_deleted(self, *, namespace: str, name: str) -> None:
+        self.topics.pop((namespace, name), None)
+        for group_id in [g.id for g in self.groups.values() if g.topic == (namespace, name)]:
+            del self.groups[group_id]
+
+    def op_topic_held(self, *, namespace: str, name: str, paused: bool, held: list[int | None]) -> None:
+        topic = self.topics[namespace, name]
+        topic.paused = paused
+        topic.held = held
+
+    def op_schedule_created(self, *, partition: int, number: int) -> None:
+        self.schedules[partition] = number
+        self.next_number = max(self.next_number, number + 1)
+
+    def op_group_created(self, **fields: Any) -> None:
+        topic = (fields.pop("namespace"), fields.pop("topic"))
+        group = _Group(topic=topic, **fields)
+        self.groups[group.id] = group
+        self.next_group_id = max(self.next_group_id, group.id + 1)
+
+    def op_group_deleted(self, *, id: int) -> None:  # noqa: A002
+        self.groups.pop(id, None)
+
+    def op_group_paused(self, *, id: int, paused: bool) -> None:  # noqa: A002
+        if id in self.groups:
+            self.groups[id].paused = paused
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def window(self, group: _Group, partition: int) -> LeaseWindow:
+        """Give a group's window, made at its start when it is first needed."""
+        window = group.windows.get(partition)
+        if window is None:
+            numbers = self.topics[group.topic].numbers
+            window = LeaseWindow(partition, group.starts[numbers.index(partition)])
+            group.windows[partition] = window
+        return window
+
+    def settled(self, entry: bytes) -> None:
+        _kind, group_id, partition = entries.GROUP_PARTITION.unpack_from(entry)
+        group = self.groups.get(group_id)
+        if group is not None:
+            self.window(group, partition).restore_ranges(entry[entries.GROUP_PARTITION.size :])
+
+    def requeued(self, entry: bytes) -> None:
+        _kind, group_id, partition, offset, attempts, due_ns = entries.REQUEUED_FORM.unpack(entry)
+        group = self.groups.get(group_id)
+        if group is None:
+            return
+        window = self.window(group, partition)
+        window.restore_next(offset + 1)
+        window.restore(offset, attempts, deferred=False)
+        message_id = partition << limits.OFFSET_BITS | offset
+        if due_ns:
+            group.due[message_id] = due_ns
+        else:
+            group.due.pop(message_id, None)
+
+    def emptied(self, entry: bytes) -> None:
+        _kind, group_id, partition, end = entries.EMPTIED_FORM.unpack(entry)
+        group = self.groups.get(group_id)
+        if group is not None:
+            window = self.window(group, partition)
+            window.empty(max(end, window.next))
+            group.skips[partition] = [skip for skip in group.skips.get(partition, []) if skip[1] > end]
+
+    def lease_state(self, entry: bytes) -> None:
+        _kind, group_id, partition, next_offset, floor = entries.LEASE_STATE_FORM.unpack_from(entry)
+        group = self.groups[group_id]
+        window = LeaseWindow(partition, floor)
+        group.windows[partition] = window
+        window.restore_next(next_offset)
+        if next_offset > floor:
+            window.restore_settled(floor, next_offset - 1)
+        self._restore_triples(group, window, entry, entries.LEASE_STATE_FORM.size)
+
+    def lease_state_more(self, entry: bytes) -> None:
+        _kind, group_id, partition = entries.GROUP_PARTITION.unpack_from(entry)
+        group = self.groups[group_id]
+        self._restore_triples(group, group.windows[partition], entry, entries.GROUP_PARTITION.size)
+
+    def _restore_triples(self, group: _Group, window: LeaseWindow, entry: bytes, at: int) -> None:
+        for offset, attempts, due_ns in struct.iter_unpack("<qqq", entry[at:]):
+            window.restore(offset, attempts, deferred=False)
+            if due_ns >= 0:
+                group.due[window.partition << limits.OFFSET_BITS | offset] = due_ns
+
+    def dropped(self, entry: bytes) -> None:
+        _kind, group_id, partition, first, end = entries.LEASE_STATE_FORM.unpack(entry)
+        if group_id in self.groups:
+            self.groups[group_id].skips.setdefault(partition, []).append((first, end))
+
+    def cursor(self, entry: bytes) -> None:
+        _kind, group_id, partition, offset = entries.EMPTIED_FORM.unpack(entry)
+        if group_id in self.groups:
+            self.groups[group_id].cursors[partition] = offset
+
+    def truncated(self, entry: bytes) -> None:
+        _kind, partition, end = entries.RELEASED_FORM.unpack(entry)
+        self.truncate(partition, end)
+
+    def truncate(self, partition: int, end: int) -> bool:
+        """Drop what is noted about offsets from `end` on; True if there was anything."""
+        changed = False
+        for topic in self.topics.values():
+            if partition not in topic.numbers:
+                continue
+            index = topic.numbers.index(partition)
+            held_from = topic.held[index]
+            if held_from is not None and held_from > end:
+                topic.held[index] = end
+                changed = True
+            for group in self.groups.values():
+                if group.topic == (topic.namespace, topic.name):
+                    changed = _truncate_group(group, partition, index, end) or changed
+        return changed
+
+    # -- schedules -------------------------------------------------------------------------------------------------
+
+    def scheduled_entry(self, entry: bytes) -> None:
+        _kind, partition, first, count, due_ns = entries.SCHEDULED_FORM.unpack(entry)
+        waiting = self.scheduled.setdefault(partition, {})
+        waiting.update(dict.fromkeys(range(first, first + count), due_ns))
+
+    def released(self, entry: bytes) -> None:
+        _kind, partition, base_offset = entries.RELEASED_FORM.unpack_from(entry)
+        waiting = self.scheduled.setdefault(partition, {})
+        offsets = [offset for (offset,) in struct.iter_unpack("<q", entry[entries.RELEASED_FORM.size :])]
+        gone = {offset: waiting.pop(offset) for offset in offsets if offset in waiting}
+        self.releases.append((partition, base_offset, gone))
+
+    def schedule_state(self, entry: bytes) -> None:
+        _kind, partition = entries.SCHEDULE_STATE_FORM.unpack_from(entry)
+        pairs = struct.iter_unpack("<qq", entry[entries.SCHEDULE_STATE_FORM.size :])
+        self.scheduled[partition] = {offset: due_ns for due_ns, offset in pairs}
+
+
+def _truncate_group(group: _Group, partition: int, index: int, end: int) -> bool:
+    changed = False
+    if group.starts[index] > end:
+        group.starts[index] = end
+        changed = True
+    window = group.windows.get(partition)
+    if window is not None and window.next > end:
+        window.truncate(end)
+        changed = True
+    if group.cursors.get(partition, 0) > end:
+        group.cursors[partition] = end
+        changed = True
+    skips = group.skips.get(partition, [])
+    if any(last > end for _first, last in skips):
+        group.skips[partition] = [(first, min(last, end)) for first, last in skips if first < end]
+        changed = True
+    return changed
+
+
+_APPLY = {
+    entries.CATALOGUE: _Replay.catalogue,
+    entries.SETTLED_RANGES: _Replay.settled,
+    entries.REQUEUED: _Replay.requeued,
+    entries.EMPTIED: _Replay.emptied,
+    entries.SCHEDULED: _Replay.scheduled_entry,
+    entries.RELEASED: _Replay.released,
+    entries.LEASE_STATE: _Replay.lease_state,
+    entries.SCHEDULE_STATE: _Replay.schedule_state,
+    entries.CURSOR: _Replay.cursor,
+    entries.LEASE_STATE_MORE: _Replay.lease_state_more,
+    entries.DROPPED: _Replay.dropped,
+    entries.TRUNCATED: _Replay.truncated,
+}
+
+
+def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> None:
+    """Rebuild the catalogue from the journal; raises CorruptRecord.
+
+    Ephemeral topics do not outlive a process: their logs are deleted. Cost: O(entries since the last snapshot).
+    """
+    replay = _Replay()
+    for entry in journal:
+        replay.apply(entry)
+    catalogue.next_number = replay.next_number
+    catalogue.next_group_id = replay.next_group_id
+    for spec in replay.topics.values():
+        if spec.ephemeral:
+            _delete(kernel, replay, spec)
+        else:
+            topic = _build_topic(kernel, replay, spec)
+            catalogue.topics[spec.namespace, spec.name] = topic
+    for group in replay.groups.values():
+        built = catalogue.topics.get(group.topic)
+        if built is not None:
+            _build_group(catalogue, built, group)
+
+
+def _delete(kernel: Kernel, replay: _Replay, spec: _Topic) -> None:
+    kernel.journal(entries.catalogue("topic_deleted", namespace=spec.namespace, name=spec.name))
+    for number in spec.numbers:
+        kernel.store.delete_log(number)
+        if number in replay.schedules:
+            kernel.store.delete_log(replay.schedules[number])
+
+
+def _build_topic(kernel: Kernel, replay: _Replay, spec: _Topic) -> Topic:
+    logs = [kernel.store.open_log(number, sync=spec.sync) for number in spec.numbers]
+    partitions = [Partition(index, log) for index, log in enumerate(logs)]
+    topic = Topic(spec.namespace, spec.name, partitions, sync=spec.sync, ephemeral=False)
+    topic.paused = spec.paused
+    for partition in partitions:
+        if replay.truncate(partition.number, partition.log.end):
+            kernel.journal(entries.truncated(partition.number, partition.log.end))
+        partition.held_from = spec.held[partition.index]
+        if partition.number in replay.schedules:
+            _build_schedule(kernel, replay, topic, partition)
+    return topic
+
+
+def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Partition) -> None:
+    """Restore what waits, including what was about to be released when the process died."""
+    log = kernel.store.open_log(replay.schedules[partition.number], sync=topic.sync)
+    schedule = Schedule(kernel, topic, partition, log)
+    partition.schedule = schedule
+    waiting = replay.scheduled.get(partition.number, {})
+    for number, base_offset, gone in replay.releases:
+        if number == partition.number and base_offset >= partition.log.end:
+            for offset, due_ns in gone.items():
+                waiting[offset] = due_ns
+                kernel.journal(entries.scheduled(number, offset, 1, due_ns))
+    for offset, due_ns in waiting.items():
+        if log.start <= offset < log.end:
+            schedule.restore(offset, due_ns)
+
+
+def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:
+    kind = GroupKind(spec.kind)
+    starts = list(spec.starts)
+    group = catalogue.build_group(topic, spec.name, kind, group_id=spec.id, starts=starts, ephemeral=False)
+    group.paused = spec.paused
+    if isinstance(group, WorkGroup):
+        group.restore(spec.windows, spec.due, spec.skips)
+        group.counted_from = [partition.log.readable for partition in topic.partitions]
+    elif isinstance(group, CursorGroup):
+        for partition in topic.partitions:
+            group.committed[partition.index] = spec.cursors.get(partition.number, starts[partition.index])

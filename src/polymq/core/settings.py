@@ -1,0 +1,29 @@
+"""What can be set about the core, with its defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CoreSettings"]
+
+_HOUR_NS = 3_600_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """Defaults for what topics do not say themselves.
+
+    partitions:           how many a topic gets when a publish or a subscription creates it
+    sync:                 whether a publish is answered only after the sync (`durability = "fsync"`)
+    retention_age_ns:     how long messages are kept that every group has finished with
+    retention_disk_share: at most this share of the disk is used for such messages
+    group_consumers_max:  consumers per group; 0 is no limit
+    topics_max:           topics in one data folder
+    """
+
+    partitions: int = 1
+    sync: bool = False
+    retention_age_ns: int = 24 * _HOUR_NS
+    retention_disk_share: float = 0.10
+    group_consumers_max: int = 0
+    topics_max: int = 1_000_000

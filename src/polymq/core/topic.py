@@ -1,0 +1,136 @@
+"""A topic and its partitions: where messages go in. Who takes them out is in `work_group.py` and its siblings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
+
+if TYPE_CHECKING:
+    from polymq.core.group import Group
+    from polymq.core.ports import Log, Ticket
+    from polymq.core.schedule import Schedule
+    from polymq.wire.slices import MessageBatch
+
+__all__ = ["Partition", "Topic"]
+
+
+class Partition:
+    """One partition of a topic: its log, and the schedule of what is to be appended later.
+
+    `held_from` is the first offset that no group may have yet: while there is no group, or since the topic was
+    paused; None if nothing is held. `counted_from` is where this process began to count messages.
+    """
+
+    __slots__ = ("counted_from", "held_from", "index", "last_time_ns", "log", "number", "schedule")
+
+    def __init__(self, index: int, log: Log) -> None:
+        self.index = index
+        self.number = log.number
+        self.log = log
+        self.schedule: Schedule | None = None
+        self.held_from: int | None = None
+        self.counted_from = log.end
+        self.last_time_ns = 0
+
+    @property
+    def limit(self) -> int:
+        """The offset before which groups may read."""
+        readable = self.log.readable
+        return readable if self.held_from is None else min(readable, self.held_from)
+
+    @property
+    def held(self) -> int:
+        """How many messages no group may have yet."""
+        return 0 if self.held_from is None else max(0, self.log.readable - self.held_from)
+
+    def append(self, batch: MessageBatch, *, wall_ns: int, origin: int) -> Ticket:
+        """Stage a batch for this turn's write; raises Refusal when the store cannot take it.
+
+        The time of a record never goes backwards within a partition, whatever the wall clock does.
+        """
+        self.last_time_ns = max(self.last_time_ns, wall_ns)
+        try:
+            return self.log.append(batch, now_ns=self.last_time_ns, origin=origin)
+        except StoreFull as error:
+            raise Refusal(RefusalCode.STORE_FULL, str(error)) from error
+        except StoreFailed as error:
+            raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
+
+
+class Topic:
+    """A named set of partitions and the groups that read them."""
+
+    __slots__ = (
+        "_turn",
+        "ephemeral",
+        "groups",
+        "message_bytes",
+        "name",
+        "namespace",
+        "partitions",
+        "paused",
+        "sync",
+    )
+
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        partitions: list[Partition],
+        *,
+        sync: bool = False,
+        ephemeral: bool = False,
+    ) -> None:
+        assert partitions
+        self.namespace = namespace
+        self.name = name
+        self.partitions = partitions
+        self.sync = sync
+        self.ephemeral = ephemeral
+        self.paused = False
+        self.groups: dict[str, Group] = {}
+        self.message_bytes = 0
+        self._turn = 0
+
+    def pick(self) -> Partition:
+        """Choose where the next batch goes: in turn, passing over partitions that take no writes."""
+        count = len(self.partitions)
+        for _ in range(count):
+            self._turn = (self._turn + 1) % count
+            partition = self.partitions[self._turn]
+            if not partition.log.failed:
+                return partition
+        raise Refusal(RefusalCode.STORE_FAILED, self.partitions[0].log.failed)
+
+    def hold(self) -> None:
+        """Keep what is published from here on from every group (paused, or nobody to give it to)."""
+        for partition in self.partitions:
+            if partition.held_from is None:
+                partition.held_from = partition.log.end
+
+    def release(self) -> None:
+        """Give the groups everything."""
+        for partition in self.partitions:
+            partition.held_from = None
+
+    @property
+    def held(self) -> int:
+        """How many messages no group may have yet."""
+        return sum(partition.held for partition in self.partitions)
+
+    @property
+    def scheduled(self) -> int:
+        """How many messages wait for their due time."""
+        return sum(len(partition.schedule) for partition in self.partitions if partition.schedule is not None)
+
+    @property
+    def message_count(self) -> int:
+        """How many messages were published since this process started, scheduled ones included."""
+        appended = sum(partition.log.end - partition.counted_from for partition in self.partitions)
+        return appended + self.scheduled
+
+    @property
+    def settled_to_readers(self) -> bool:
+        """Whether readers can see all that was appended."""
+        return all(partition.log.readable >= partition.log.end for partition in self.partitions)

@@ -1,0 +1,91 @@
+"""How the views of `views.py` are made from the live objects, on request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polymq.core.views import ConsumerView, GroupView, PartitionView, PeerView, ProducerView, TopicView
+from polymq.core.work_group import WorkGroup
+
+if TYPE_CHECKING:
+    from polymq.core.group import Group, Subscription
+    from polymq.core.session import Session
+    from polymq.core.topic import Topic
+
+__all__ = ["consumer_view", "group_view", "peer_unknown", "producer_view", "topic_view"]
+
+
+def peer_unknown(now_ns: int) -> PeerView:
+    """Describe a peer that nobody has described."""
+    return PeerView(protocol="", remote_address="", connected_at_ns=now_ns)
+
+
+def topic_view(topic: Topic, *, groups: bool, consumers: bool) -> TopicView:
+    """Describe a topic."""
+    partitions = tuple(
+        PartitionView(
+            partition=partition.index,
+            number=partition.number,
+            epoch=partition.log.epoch,
+            epochs=tuple(partition.log.epochs),
+            start=partition.log.start,
+            end=partition.log.end,
+            readable=partition.log.readable,
+            size_bytes=partition.log.size_bytes,
+            failed=partition.log.failed,
+        )
+        for partition in topic.partitions
+    )
+    made = tuple(group_view(topic.groups[name], consumers=consumers) for name in sorted(topic.groups)) if groups else ()
+    return TopicView(
+        namespace=topic.namespace,
+        name=topic.name,
+        paused=topic.paused,
+        ephemeral=topic.ephemeral,
+        held=topic.held,
+        scheduled=topic.scheduled,
+        message_count=topic.message_count,
+        message_bytes=topic.message_bytes,
+        partitions=partitions,
+        groups=made,
+    )
+
+
+def group_view(group: Group, *, consumers: bool) -> GroupView:
+    """Describe a group. Only a work group has depth, leases and deferred messages."""
+    work = group if isinstance(group, WorkGroup) else None
+    return GroupView(
+        name=group.name,
+        kind=group.kind.value,
+        paused=group.paused,
+        ephemeral=group.ephemeral,
+        depth=work.depth if work else 0,
+        leased=work.leased if work else 0,
+        deferred=work.deferred_count if work else 0,
+        message_count=work.message_count if work else 0,
+        requeue_count=work.requeue_count if work else 0,
+        timeout_count=work.timeout_count if work else 0,
+        consumer_count=len(group.consumers),
+        consumers=tuple(consumer_view(consumer) for consumer in group.consumers) if consumers else (),
+    )
+
+
+def consumer_view(subscription: Subscription) -> ConsumerView:
+    """Describe a consumer."""
+    assert subscription.session is not None
+    return ConsumerView(
+        peer=subscription.session.peer,
+        credit=subscription.credit,
+        leased=subscription.leased,
+        delivered=subscription.delivered,
+        settled=subscription.settled,
+        requeued=subscription.requeued,
+        sample_percent=subscription.sample_percent,
+        closing=subscription.closing,
+    )
+
+
+def producer_view(session: Session) -> ProducerView:
+    """Describe a session that has published."""
+    consumer = consumer_view(session.subscriptions[0]) if session.subscriptions else None
+    return ProducerView(session.peer, tuple(session.published.items()), consumer)

@@ -1,0 +1,499 @@
+"""A work group: every message goes to one consumer at a time, until it is settled.
+
+New messages come from the partitions' logs in order; given-back ones queue behind at most `_REQUEUE_DEPTH` of those
+that were there before them, as a queue would have it. Who has what is in each share's `LeaseWindow`; when leases run
+out is known per delivery (`Run`), not per message. Read next: `broker.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from polymq import limits
+from polymq.core import journal_entries
+from polymq.core.deadlines import DueHeap
+from polymq.core.group import Delivery, GroupKind, Subscription
+from polymq.core.lease_window import DEFERRED, FAIL_NOT_OWNED, LeaseWindow
+from polymq.errors import Refusal, RefusalCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from polymq.core.kernel import Kernel
+    from polymq.core.ports import Listener, Reader
+    from polymq.core.topic import Partition, Topic
+    from polymq.wire.slices import Slice
+
+__all__ = ["Run", "Share", "WorkGroup"]
+
+# A given-back message waits behind this many at most. nsqd's default in-memory queue has the same length.
+_REQUEUE_DEPTH: Final = 10_000
+# Unsettled messages per journal entry of a snapshot: 96 KiB.
+_TRIPLES_PER_ENTRY: Final = 4096
+
+
+class Run(NamedTuple):
+    """One delivery: `messages` offsets of one share from `first`, whose lease ends at `deadline_ns`."""
+
+    deadline_ns: int
+    share: Share
+    first: int
+    messages: int
+    attempts: int
+
+
+class Share:
+    """A work group's state in one partition."""
+
+    __slots__ = ("back", "partition", "reader", "skips", "window")
+
+    def __init__(self, partition: Partition, window: LeaseWindow) -> None:
+        self.partition = partition
+        self.window = window
+        self.reader: Reader | None = None
+        self.back: Reader | None = None
+        # Offsets [first, end) that were dropped before the group reached them.
+        self.skips: deque[tuple[int, int]] = deque()
+
+    @property
+    def limit(self) -> int:
+        """The offset before which messages may be handed out without looking further."""
+        limit = self.partition.limit
+        return min(limit, self.skips[0][0]) if self.skips else limit
+
+    @property
+    def untouched(self) -> int:
+        """How many messages were never handed out."""
+        limit = self.partition.limit
+        next_offset: int = self.window.next
+        dropped = sum(min(end, limit) - first for first, end in self.skips if first < limit)
+        return max(0, limit - next_offset - dropped)
+
+    def pass_skips(self) -> None:
+        """Step over what was dropped, if the group has come to it."""
+        while self.skips and self.skips[0][0] <= self.window.next:
+            _first, end = self.skips.popleft()
+            if end > self.window.next:
+                self.window.skip(end - self.window.next)
+
+    def take(self, count: int, size_bytes: int) -> Slice | None:
+        """Read the next messages that were never handed out."""
+        if self.skips:
+            self.pass_skips()
+        start = self.window.next
+        count = min(count, self.limit - start)
+        if count <= 0:
+            return None
+        if self.reader is None:
+            self.reader = self.partition.log.reader(start)
+        elif self.reader.offset != start:
+            self.reader.seek(start)
+        return self.reader.take(count, size_bytes)
+
+    def take_back(self, offset: int) -> Slice | None:
+        """Read one message that was handed out before; None while the disk is read."""
+        if self.back is None:
+            self.back = self.partition.log.reader(offset)
+        elif self.back.offset != offset:
+            self.back.seek(offset)
+        return self.back.take(1, limits.SLICE_SIZE_BYTES_MAX)
+
+    @property
+    def waiting_for_disk(self) -> bool:
+        """Whether a read is under way."""
+        return (self.reader is not None and self.reader.waiting) or (self.back is not None and self.back.waiting)
+
+
+class WorkGroup:
+    """Consumers that share the work of a topic; spans all its partitions."""
+
+    kind = GroupKind.WORK
+
+    def __init__(self, kernel: Kernel, topic: Topic, name: str, *, group_id: int, starts: list[int], ephemeral: bool) -> None:
+        self.id = group_id
+        self.name = name
+        self.topic = topic
+        self.ephemeral = ephemeral
+        self.paused = False
+        self.consumers: list[Subscription] = []
+        self.shares = [
+            Share(partition, LeaseWindow(partition.number, start)) for partition, start in zip(topic.partitions, starts, strict=True)
+        ]
+        self.by_number = {share.partition.number: share for share in self.shares}
+        # (message id, offset that new deliveries must reach first)
+        self.waiting: deque[tuple[int, int]] = deque()
+        self.deferred = DueHeap()
+        self.deferred_count = 0
+        self.armed_ns: int | None = None
+        self.requeue_count = 0
+        self.timeout_count = 0
+        self.counted_from = list(starts)
+        self._kernel = kernel
+        self._owners = 0
+        self._turn = 0
+        self._share_turn = 0
+        self._dirty_shares: set[Share] = set()
+
+    # -- consumers -------------------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener, *, lease_ns: int, sample_percent: int) -> Subscription:
+        """Add a consumer with no credit yet."""
+        self._owners += 1
+        subscription = Subscription(self, listener, owner=self._owners, lease_ns=lease_ns, sample_percent=sample_percent)
+        self.consumers.append(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Remove a consumer. What it has out comes back when its leases end, as with the servers we stand in for."""
+        if subscription.open:
+            subscription.open = False
+            subscription.credit = 0
+            self.consumers.remove(subscription)
+
+    # -- handing out -----------------------------------------------------------------------------------------------
+
+    def dispatch(self, deliveries: list[Delivery]) -> bool:
+        """Hand out what can be handed out, one share of a turn per consumer; True if there is more at once."""
+        if self.paused:
+            return False
+        ready = [consumer for consumer in self.consumers if consumer.leased < consumer.credit and not consumer.held]
+        if not ready:
+            return False
+        if len(ready) == 1:
+            quota = limits.SLICE_MESSAGES_MAX
+        else:
+            # Whoever was first when something was there is last the next time.
+            start = self._turn % len(ready)
+            ready = ready[start:] + ready[:start]
+            quota = max(1, -(-self.depth // len(ready)))
+        more = served = False
+        for consumer in ready:
+            if self._serve(consumer, quota, deliveries):
+                served = True
+                more = more or consumer.ready
+        self._turn += served
+        return more
+
+    def _serve(self, consumer: Subscription, quota: int, deliveries: list[Delivery]) -> bool:
+        """Give one consumer up to its credit, its quota and a slice's bytes; False if nothing was there."""
+        room_messages = min(quota, consumer.credit - consumer.leased)
+        room_bytes = limits.SLICE_SIZE_BYTES_MAX
+        now_ns = self._kernel.monotonic_ns()
+        served = False
+        while room_messages > 0 and room_bytes > 0:
+            delivery = self._next(consumer, room_messages, room_bytes, now_ns)
+            if delivery is None:
+                break
+            served = True
+            piece = delivery.slice
+            room_messages -= piece.count
+            room_bytes -= piece.end - piece.position
+            deliveries.append(delivery)
+        if not served and any(share.waiting_for_disk for share in self.shares):
+            self._kernel.wait_for_disk(self)
+        return served
+
+    def _next(self, consumer: Subscription, count: int, size_bytes: int, now_ns: int) -> Delivery | None:
+        if self.waiting:
+            again = self._next_again(consumer, now_ns)
+            if again is not None:
+                return again
+        if consumer.sample_percent:
+            count = self._sample(consumer)
+        for _ in self.shares:
+            share = self.shares[self._share_turn]
+            piece = share.take(count, size_bytes) if count else None
+            if len(self.shares) > 1:
+                self._share_turn = (self._share_turn + 1) % len(self.shares)
+            if piece is not None:
+                assert piece.offset == share.window.next
+                share.window.lease(piece.count, consumer.owner)
+                self._out(consumer, share, piece, attempts=1, now_ns=now_ns)
+                return Delivery(consumer, piece, 1)
+        return None
+
+    def _sample(self, consumer: Subscription) -> int:
+        """Drop messages by lot until one is to be delivered; gives 1, or 0 if there are none left."""
+        for share in self.shares:
+            share.pass_skips()
+            while share.window.next < share.limit:
+                if self._kernel.random.randrange(100) <= consumer.sample_percent:
+                    self._share_turn = share.partition.index
+                    return 1
+                share.window.skip(1)
+                self._dirty(share)
+        return 0
+
+    def _next_again(self, consumer: Subscription, now_ns: int) -> Delivery | None:
+        """Take the first given-back message whose turn has come."""
+        while self.waiting:
+            message_id, barrier = self.waiting[0]
+            share = self.by_number[message_id >> limits.OFFSET_BITS]
+            offset = message_id & limits.OFFSET_MAX
+            if share.window.next < barrier and share.window.next < share.limit:
+                return None
+            piece = share.take_back(offset)
+            if piece is None:
+                if share.back is not None and share.back.waiting:
+                    return None
+                # Its record is gone (trimmed or damaged): it can never be delivered, so it does not come back.
+                self.waiting.popleft()
+                continue
+            self.waiting.popleft()
+            attempts = share.window.lease_again(offset, consumer.owner)
+            self._out(consumer, share, piece, attempts=attempts, now_ns=now_ns)
+            return Delivery(consumer, piece, attempts)
+        return None
+
+    def _out(self, consumer: Subscription, share: Share, piece: Slice, *, attempts: int, now_ns: int) -> None:
+        """Note a delivery: its lease ends for all of it at once."""
+        consumer.leased += piece.count
+        consumer.delivered += piece.count
+        runs = consumer.runs
+        while runs and runs[0].share.window.floor >= runs[0].first + runs[0].messages:
+            runs.popleft()
+        if len(runs) > consumer.runs_pruned_at:
+            self._prune(consumer)
+        runs.append(Run(now_ns + consumer.lease_ns, share, piece.offset, piece.count, attempts))
+        if consumer.armed_ns is None:
+            self._kernel.leases.arm(consumer, now_ns + consumer.lease_ns)
+
+    def _prune(self, consumer: Subscription) -> None:
+        """Forget deliveries of which nothing is out any more, when there are many."""
+        alive = [run for run in consumer.runs if run.share.window.any_leased_in(run.first, run.messages, consumer.owner, run.attempts)]
+        consumer.runs = deque(alive)
+        consumer.runs_pruned_at = max(1024, 2 * len(alive))
+
+    # -- settling --------------------------------------------------------------------------------------------------
+
+    def settle(self, subscription: Subscription, ids: memoryview, first: int, count: int) -> list[tuple[int, RefusalCode]]:
+        """Settle `ids[first : first + count]`; gives (index, why) for each that could not be."""
+        failures: list[tuple[int, int]] = []
+        end = first + count
+        at = first
+        while at < end:
+            share = self.by_number.get(ids[at] >> limits.OFFSET_BITS)
+            if share is None:
+                failures.append((at, 0))
+                at += 1
+                continue
+            at += share.window.settle(ids, at, end - at, subscription.owner, failures)
+            self._dirty(share)
+        done = count - len(failures)
+        subscription.leased -= done
+        subscription.settled += done
+        if subscription.touched:
+            for index in range(first, end):
+                subscription.touched.pop(ids[index], None)
+        self._kernel.wake(self)
+        return [(index, _refusal_code(code)) for index, code in failures]
+
+    def requeue(self, subscription: Subscription, message_id: int, *, delay_ns: int) -> None:
+        """Give one message back, for now or for later; raises Refusal."""
+        share, offset = self._leased(subscription, message_id)
+        attempts = share.window.put_back(offset, deferred=delay_ns > 0)
+        subscription.leased -= 1
+        subscription.requeued += 1
+        subscription.touched.pop(message_id, None)
+        self.requeue_count += 1
+        due_ns = self._kernel.wall_ns() + delay_ns if delay_ns > 0 else 0
+        if due_ns:
+            self._defer(message_id, due_ns)
+        else:
+            self._wait(message_id, share)
+        if not self.ephemeral:
+            entry = journal_entries.requeued(self.id, share.partition.number, offset, attempts=attempts, due_ns=due_ns)
+            self._kernel.journal(entry)
+        self._kernel.wake(self)
+
+    def extend(self, subscription: Subscription, message_id: int, *, lease_ns_max: int) -> None:
+        """Start the lease of one message anew, at most to `lease_ns_max` after its delivery; raises Refusal."""
+        share, offset = self._leased(subscription, message_id)
+        now_ns = self._kernel.monotonic_ns()
+        _deadline, cap_ns = subscription.touched.get(message_id, (0, 0))
+        if not cap_ns:
+            run = next(r for r in subscription.runs if r.share is share and r.first <= offset < r.first + r.messages)
+            cap_ns = run.deadline_ns - subscription.lease_ns + lease_ns_max
+        attempts = share.window.slot(offset)[1]
+        deadline_ns = min(now_ns + subscription.lease_ns, cap_ns)
+        subscription.touched[message_id] = (deadline_ns, cap_ns)
+        run = Run(deadline_ns, share, offset, 1, attempts)
+        if subscription.runs and subscription.runs[-1].deadline_ns > deadline_ns:
+            ordered = sorted([*subscription.runs, run], key=lambda r: r.deadline_ns)
+            subscription.runs = deque(ordered)
+        else:
+            subscription.runs.append(run)
+        self._kernel.leases.arm(subscription, subscription.runs[0].deadline_ns)
+
+    def _leased(self, subscription: Subscription, message_id: int) -> tuple[Share, int]:
+        """Find a message that this consumer has out; raises Refusal."""
+        share = self.by_number.get(message_id >> limits.OFFSET_BITS)
+        if share is None:
+            raise Refusal(RefusalCode.MESSAGE_NOT_LEASED)
+        offset = message_id & limits.OFFSET_MAX
+        code = share.window.check(offset, subscription.owner)
+        if code:
+            raise Refusal(_refusal_code(code))
+        return share, offset
+
+    def _wait(self, message_id: int, share: Share) -> None:
+        barrier = min(share.partition.limit, share.window.next + _REQUEUE_DEPTH)
+        self.waiting.append((message_id, barrier))
+
+    def _defer(self, message_id: int, due_ns: int) -> None:
+        self.deferred.push(due_ns, message_id)
+        self.deferred_count += 1
+        self._kernel.schedules.arm(self, due_ns)
+
+    def _dirty(self, share: Share) -> None:
+        if not self.ephemeral:
+            self._dirty_shares.add(share)
+            self._kernel.has_settled(self)
+
+    def journal_settled(self) -> None:
+        """Write what was settled in this turn to the journal."""
+        for share in self._dirty_shares:
+            ranges = share.window.drain()
+            if ranges:
+                self._kernel.journal(journal_entries.settled(self.id, share.partition.number, ranges))
+        self._dirty_shares.clear()
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def fire(self, now_ns: int) -> None:
+        """Deferred messages may be due (wall clock)."""
+        while len(self.deferred) and self.deferred.first_due() <= now_ns:
+            message_id = self.deferred.pop()
+            share = self.by_number[message_id >> limits.OFFSET_BITS]
+            if share.window.wake(message_id & limits.OFFSET_MAX):
+                self.deferred_count -= 1
+                self._wait(message_id, share)
+        if len(self.deferred):
+            self._kernel.schedules.arm(self, self.deferred.first_due())
+        self._kernel.wake(self)
+
+    def expire(self, subscription: Subscription, now_ns: int) -> None:
+        """Take back what `subscription` has kept too long (monotonic clock)."""
+        runs = subscription.runs
+        while runs and runs[0].deadline_ns <= now_ns:
+            run = runs.popleft()
+            window = run.share.window
+            for offset in window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
+                message_id = run.share.partition.number << limits.OFFSET_BITS | offset
+                deadline_ns, _cap = subscription.touched.get(message_id, (0, 0))
+                if deadline_ns > now_ns:
+                    continue
+                subscription.touched.pop(message_id, None)
+                window.put_back(offset, deferred=False)
+                subscription.leased -= 1
+                self.timeout_count += 1
+                self._wait(message_id, run.share)
+        while runs and runs[0].share.window.floor >= runs[0].first + runs[0].messages:
+            runs.popleft()
+        if runs:
+            self._kernel.leases.arm(subscription, runs[0].deadline_ns)
+        self._kernel.wake(self)
+
+    # -- management ------------------------------------------------------------------------------------------------
+
+    def empty(self) -> None:
+        """Drop everything that the group has: waiting, deferred and out."""
+        self.journal_settled()
+        for share in self.shares:
+            end = max(share.window.next, share.partition.limit)
+            share.window.empty(end)
+            share.skips = deque(skip for skip in share.skips if skip[1] > end)
+            if not self.ephemeral:
+                self._kernel.journal(journal_entries.emptied(self.id, share.partition.number, end))
+        self.waiting.clear()
+        self.deferred.clear()
+        self.deferred_count = 0
+        for consumer in self.consumers:
+            consumer.leased = 0
+            consumer.runs.clear()
+            consumer.touched.clear()
+
+    def drop(self, partition_index: int, first: int, end: int) -> None:
+        """Leave out offsets [first, end) that the group has not come to yet."""
+        share = self.shares[partition_index]
+        first = max(first, share.window.next)
+        if first >= end:
+            return
+        share.skips.append((first, end))
+        if not self.ephemeral:
+            self._kernel.journal(journal_entries.dropped(self.id, share.partition.number, first, end))
+
+    def close(self) -> None:
+        """Be gone: nothing of it is woken again."""
+        self.waiting.clear()
+        self.deferred.clear()
+        self.armed_ns = None
+        for consumer in self.consumers:
+            consumer.runs.clear()
+
+    def restore(self, windows: dict[int, LeaseWindow], due: dict[int, int], skips: dict[int, list[tuple[int, int]]]) -> None:
+        """Recovery: take over what the journal says. `due` gives the due times of deferred messages by id."""
+        for share in self.shares:
+            number = share.partition.number
+            share.skips.extend(skips.get(number, ()))
+            if number not in windows:
+                continue
+            share.window = windows[number]
+            for offset, _state, attempts in list(share.window.unsettled()):
+                message_id = number << limits.OFFSET_BITS | offset
+                if message_id in due:
+                    share.window.restore(offset, attempts, deferred=True)
+                    self._defer(message_id, due[message_id])
+                else:
+                    self.waiting.append((message_id, 0))
+
+    def entries(self) -> Iterator[bytes]:
+        """Give the journal entries that rebuild the group's place in every partition."""
+        due = {message_id: due_ns for due_ns, message_id in self.deferred.entries()}
+        for share in self.shares:
+            number = share.partition.number
+            triples: list[int] = []
+            started = False
+            for offset, state, attempts in share.window.unsettled():
+                due_ns = due.get(number << limits.OFFSET_BITS | offset, -1) if state == DEFERRED else -1
+                triples += (offset, attempts, due_ns)
+                if len(triples) >= _TRIPLES_PER_ENTRY * 3:
+                    yield self._state_entry(share, triples, started=started)
+                    triples, started = [], True
+            yield self._state_entry(share, triples, started=started)
+            for first, end in share.skips:
+                yield journal_entries.dropped(self.id, number, first, end)
+
+    def _state_entry(self, share: Share, triples: list[int], *, started: bool) -> bytes:
+        number = share.partition.number
+        if started:
+            return journal_entries.lease_state_more(self.id, number, triples)
+        window = share.window
+        return journal_entries.lease_state(self.id, number, next_offset=window.next, floor=window.floor, triples=triples)
+
+    def first_needed(self, partition_index: int) -> int:
+        """Give the first offset of a partition that may still be delivered."""
+        return self.shares[partition_index].window.first_unsettled()
+
+    @property
+    def depth(self) -> int:
+        """How many messages wait: never handed out, or given back."""
+        if len(self.shares) == 1:
+            return self.shares[0].untouched + len(self.waiting)
+        return sum(share.untouched for share in self.shares) + len(self.waiting)
+
+    @property
+    def leased(self) -> int:
+        """How many messages are out."""
+        return sum(share.window.leased for share in self.shares)
+
+    @property
+    def message_count(self) -> int:
+        """How many messages became the group's since this process started or it was made."""
+        pairs = zip(self.shares, self.counted_from, strict=True)
+        return sum(max(0, share.partition.limit - start) for share, start in pairs) + self.topic.scheduled
+
+
+def _refusal_code(failure: int) -> RefusalCode:
+    return RefusalCode.MESSAGE_NOT_OWNED if failure == FAIL_NOT_OWNED else RefusalCode.MESSAGE_NOT_LEASED

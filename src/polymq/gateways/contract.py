@@ -1,0 +1,161 @@
+"""What the pump asks of every gateway, and what a gateway may leave to the default.
+
+A gateway is one connection's protocol: it is handed bytes and deliveries and returns effects (`effects.py`); it does
+no I/O and never sees a socket. Everything is called from one thread, and one call runs to its end before the next.
+The order of a connection's life: `opened`, then any of the others, then `ended` exactly once, and nothing after it.
+Read next: `outbox.py` (where deliveries are encoded), `server/pump.py` (who calls all this).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from polymq.gateways.effects import Close
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from polymq.core.group import Delivery
+    from polymq.gateways.effects import Effect, TimerName
+    from polymq.gateways.outbox import Outbox
+
+    GatewayFactory = Callable[["Peer"], "Gateway"]
+
+__all__ = ["BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end: `host` and `port` of the peer (a path and 0 for a unix socket), and where it came in."""
+
+    host: str
+    port: int
+    listener: str = ""
+
+
+class LayerFailed(Exception):
+    """A byte layer cannot go on: a failed handshake, bytes that do not decompress. The text is for people."""
+
+
+class Layer(Protocol):
+    """A two-way transformation of bytes between the socket and a gateway, without I/O: TLS, snappy, deflate."""
+
+    closing: bool  # the peer has ended the layer in an orderly way: no more input will come
+    established: bool  # input has come through: from here on a failure is a broken connection, before a failed upgrade
+
+    def receive(self, data: bytes) -> bytes:
+        """Take bytes from below, return what they mean above; raises LayerFailed."""
+
+    def send(self, data: bytes) -> bytes:
+        """Take bytes from above, return what to write below (may be fewer, more or none, until a handshake ends)."""
+
+    def wants_write(self) -> bool:
+        """Say whether the layer has output of its own (a handshake, an alert) that `send(b"")` would return."""
+
+    def close(self) -> bytes:
+        """Return the bytes that end the layer in an orderly way."""
+
+
+class Gateway(Protocol):
+    """One connection's protocol, as the pump sees it. Identity is its hash: it is its own subscriptions' listener."""
+
+    need: int  # feed() is not called with fewer bytes than this; at least 1, at most PENDING_INPUT_SIZE_BYTES_MAX
+    ring: Callable[[], None]  # set by the pump before opened(); ask for woken() in this turn
+
+    def opened(self, effects: list[Effect]) -> None:
+        """Say what a server says first, start timers."""
+
+    def feed(self, view: memoryview, effects: list[Effect]) -> int:
+        """Handle all input that can be handled; return the bytes consumed. The rest comes again, with more behind it.
+
+        `view` is valid only during the call: no part of it may be kept, not even as a memoryview.
+        After an effect that stops input (Pause, Ask, Close, Upgrade) nothing behind its cause may be consumed.
+        """
+
+    def deliver(self, delivery: Delivery, outbox: Outbox) -> None:
+        """Encode a delivery for one of this gateway's subscriptions. `outbox` is the same object every time."""
+
+    def timer(self, name: TimerName, effects: list[Effect]) -> None:
+        """Handle a timer set by SetTimer; it is unset already."""
+
+    def full(self, effects: list[Effect]) -> None:
+        """More than the high mark waits to be written: hold the subscriptions until writable()."""
+
+    def writable(self, effects: list[Effect]) -> None:
+        """Output has drained below the low mark, after full() or WantWritable."""
+
+    def answered(self, token: int, answer: object, effects: list[Effect]) -> None:
+        """Handle the answer to an Ask; None when the deadline passed."""
+
+    def woken(self, effects: list[Effect]) -> None:
+        """Do what ring() was called for."""
+
+    def eof(self, effects: list[Effect]) -> None:
+        """The peer will send nothing more: last words. Input that feed() did not consume is lost."""
+
+    def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
+        """The newest byte layer failed before it was of use; effects are sent without it, then the connection closes."""
+
+    def stopping(self, effects: list[Effect]) -> None:
+        """The server is about to stop: say what there is to say, and close."""
+
+    def closed(self, reason: str) -> None:
+        """Core's `Listener`: the topic or group of a subscription is gone."""
+
+    def ended(self) -> None:
+        """No more calls will come: unsubscribe, drop references."""
+
+
+def _nobody_listens() -> None:
+    """Stand in for the pump until there is one."""
+
+
+class BaseGateway:
+    """Defaults for what many protocols do not need. A subclass must have `feed`."""
+
+    need: int = 1
+    ring: Callable[[], None] = staticmethod(_nobody_listens)
+    _closed_reason: str | None = None
+
+    def opened(self, effects: list[Effect]) -> None:
+        """Say nothing first."""
+
+    def deliver(self, delivery: Delivery, outbox: Outbox) -> None:
+        """Refuse: a gateway that never subscribes gets no deliveries."""
+        raise AssertionError(f"{delivery!r} for {outbox!r} of a gateway that does not subscribe")
+
+    def timer(self, name: TimerName, effects: list[Effect]) -> None:
+        """Have no timers."""
+
+    def full(self, effects: list[Effect]) -> None:
+        """Have nothing to hold."""
+
+    def writable(self, effects: list[Effect]) -> None:
+        """Have nothing to go on with."""
+
+    def answered(self, token: int, answer: object, effects: list[Effect]) -> None:
+        """Have asked nothing."""
+
+    def woken(self, effects: list[Effect]) -> None:
+        """Close if a subscription's topic or group is gone."""
+        if self._closed_reason is not None:
+            effects.append(Close(self._closed_reason))
+
+    def eof(self, effects: list[Effect]) -> None:
+        """Have no last words."""
+
+    def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
+        """Have nothing to say about it."""
+
+    def stopping(self, effects: list[Effect]) -> None:
+        """Close."""
+        effects.append(Close("shutting down"))
+
+    def closed(self, reason: str) -> None:
+        """Remember to close, in `woken`."""
+        self._closed_reason = reason
+        self.ring()
+
+    def ended(self) -> None:
+        """Have nothing to unsubscribe."""

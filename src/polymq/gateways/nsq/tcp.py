@@ -1,0 +1,361 @@
+"""One NSQ connection: the decoder's events become calls on a Session, deliveries become message frames.
+
+The decoder keeps the connection's state and nsqd's order of errors; this file keeps what is agreed with the client,
+its timers and its subscription. Runs of publishes that share a commit share one answer. Read next: `refusals.py`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from polymq.core.views import PeerView
+from polymq.errors import Refusal
+from polymq.gateways.contract import BaseGateway
+from polymq.gateways.effects import Close, Flush, Send, SendAfter, SetTimer, TimerName
+from polymq.gateways.nsq.refusals import publish_refused, settle_refused, subscribe_refused
+from polymq.protocols.nsq import problems
+from polymq.protocols.nsq.decode import Decoder
+from polymq.protocols.nsq.encode import (
+    CLOSE_WAIT_FRAME,
+    HEARTBEAT_FRAME,
+    OK_FRAME,
+    encode_messages,
+    error_frame,
+    frames_size_bytes,
+    ok_frames,
+    response_frame,
+)
+from polymq.protocols.nsq.events import (
+    Auth,
+    Cls,
+    Finish,
+    ForeignId,
+    Identify,
+    Nop,
+    Publish,
+    PublishBegun,
+    Ready,
+    Requeue,
+    SilentClose,
+    Subscribe,
+    Touch,
+    Violation,
+)
+from polymq.protocols.nsq.identify import first_agreement, negotiate
+from polymq.protocols.nsq.names import is_ephemeral
+from polymq.protocols.nsq.settings import MAGIC
+from polymq.protocols.nsq.states import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from polymq.core.group import Delivery, Subscription
+    from polymq.core.ports import Ticket
+    from polymq.core.session import Session
+    from polymq.gateways.contract import Peer
+    from polymq.gateways.effects import Effect
+    from polymq.gateways.outbox import Outbox
+    from polymq.protocols.nsq.events import Event
+    from polymq.protocols.nsq.identify import Agreement
+    from polymq.protocols.nsq.settings import NsqSettings
+
+__all__ = ["NsqGateway"]
+
+_NS_PER_MS: Final = 1_000_000
+# The number by which record batches say that they came in through NSQ (docs/INTERNALS.md section 2).
+_ORIGIN: Final = 1
+# Every client asks for its output to be flushed after 250 ms at the latest; we flush at the end of every turn. Only
+# who asks for longer than that wants to wait.
+_DELAY_MS_TAKEN_FOR_A_HABIT: Final = 250
+
+
+class NsqGateway(BaseGateway):
+    """The server's side of one NSQ connection."""
+
+    def __init__(self, session: Session, peer: Peer, settings: NsqSettings, monotonic_ns: Callable[[], int]) -> None:
+        self.need = len(MAGIC)
+        self._session = session
+        self._peer = peer
+        self._settings = settings
+        self._monotonic_ns = monotonic_ns
+        self._decoder = Decoder(settings)
+        self._agreement: Agreement = first_agreement(settings)
+        self._identified = False
+        self._greeted = False
+        self._closing = False
+        self._active_ns = 0
+        self._subscription: Subscription | None = None
+        self._hold_below = 0
+        # Publishes that are to be answered when `_ok_ticket` is durable.
+        self._ok_ticket: Ticket | None = None
+        self._ok_count = 0
+        self._ok_command = Command.PUB
+        self._topic_name = ""
+        self._topic_bytes = b""
+        self._describe(client_id=peer.host, host_name=peer.host)
+
+    # -- input -----------------------------------------------------------------------------------------------------
+
+    def feed(self, view: memoryview, effects: list[Effect]) -> int:
+        """Carry out every command that has come whole."""
+        decoder = self._decoder
+        self._active_ns = self._monotonic_ns()
+        consumed = 0
+        while True:
+            events, count = decoder.feed(view[consumed:] if consumed else view)
+            consumed += count
+            for event in events:
+                self._handlers[type(event)](self, event, effects)
+                if self._closing:
+                    return consumed
+            if decoder.need:
+                break
+        if self._ok_count:
+            self._answer(effects)
+        self.need = decoder.need
+        if not self._greeted:
+            self._greeted = True
+            self._start_heartbeats(effects)
+        return consumed
+
+    def eof(self, effects: list[Effect]) -> None:
+        """Say what a client that only closed its sending side can still read."""
+        if not self._closing:
+            for event in self._decoder.eof():
+                self._handlers[type(event)](self, event, effects)
+
+    def _publish(self, event: Publish, effects: list[Effect]) -> None:
+        topic = event.topic
+        if topic != self._topic_bytes:
+            self._topic_bytes = topic
+            self._topic_name = topic.decode("ascii")
+        try:
+            if topic.endswith(b"#ephemeral"):
+                self._session.ensure_topic(self._topic_name, ephemeral=True)
+            ticket = self._session.publish(self._topic_name, event.batch, origin=_ORIGIN, delay_ns=event.delay_ms * _NS_PER_MS)
+        except Refusal as refusal:
+            self._fail(publish_refused(event.command, topic, refusal), effects)
+            return
+        if ticket is not self._ok_ticket or event.command is not self._ok_command:
+            if self._ok_count:
+                self._answer(effects)
+            self._ok_ticket = ticket
+            self._ok_command = event.command
+        self._ok_count += event.answers
+
+    def _answer(self, effects: list[Effect]) -> None:
+        """Answer the publishes so far: nothing may be sent before their answers."""
+        assert self._ok_ticket is not None
+        failure = _FAILURES[self._ok_command]
+        effects.append(SendAfter(self._ok_ticket, ok_frames(self._ok_count), failure))
+        self._ok_count = 0
+        self._ok_ticket = None
+
+    def _send(self, frame: bytes, effects: list[Effect]) -> None:
+        if self._ok_count:
+            self._answer(effects)
+        effects.append(Send(frame))
+
+    def _fail(self, text: bytes, effects: list[Effect]) -> None:
+        self._send(error_frame(text), effects)
+        effects.append(Close(text.decode("utf-8", "replace")))
+        self._closing = True
+
+    def _violation(self, event: Violation, effects: list[Effect]) -> None:
+        self._fail(event.text, effects)
+
+    def _silent_close(self, event: SilentClose, effects: list[Effect]) -> None:
+        if self._ok_count:
+            self._answer(effects)
+        effects.append(Close("command line too long"))
+        self._closing = True
+
+    def _publish_begun(self, event: PublishBegun, effects: list[Effect]) -> None:
+        try:
+            self._session.ensure_topic(event.topic.decode("ascii"), ephemeral=is_ephemeral(event.topic))
+        except Refusal as refusal:
+            self._fail(publish_refused(Command.MPUB, event.topic, refusal), effects)
+
+    def _nop(self, event: Nop, effects: list[Effect]) -> None:
+        """Any command says that the client is alive; that was noted when it was read."""
+
+    # -- negotiation -----------------------------------------------------------------------------------------------
+
+    def _identify(self, event: Identify, effects: list[Effect]) -> None:
+        answer = negotiate(event.body, self._settings, self._agreement)
+        if isinstance(answer, bytes):
+            self._fail(answer, effects)
+            return
+        self._send(response_frame(answer.reply), effects)
+        self._agreement = answer
+        self._decoder.heartbeats = answer.heartbeat_interval_ms > 0
+        self._describe(client_id=answer.client_id, host_name=answer.hostname)
+        if not self._identified:
+            self._identified = True
+            self._greeted = True
+            self._start_heartbeats(effects)
+            self._start_gathering(effects)
+
+    def _start_heartbeats(self, effects: list[Effect]) -> None:
+        interval_ns = self._agreement.heartbeat_interval_ms * _NS_PER_MS
+        now_ns = self._monotonic_ns()
+        effects.append(SetTimer(TimerName.HEARTBEAT, now_ns + interval_ns if interval_ns else None))
+        effects.append(SetTimer(TimerName.READ_DEADLINE, now_ns + 2 * interval_ns if interval_ns else None))
+
+    def _start_gathering(self, effects: list[Effect]) -> None:
+        """Gather message frames for a client that asked for it; everybody else is served at once."""
+        timeout_ms = self._agreement.output_buffer_timeout_ms
+        if timeout_ms > _DELAY_MS_TAKEN_FOR_A_HABIT:
+            self._hold_below = self._agreement.output_buffer_size_bytes
+            effects.append(SetTimer(TimerName.FLUSH, self._monotonic_ns() + timeout_ms * _NS_PER_MS))
+
+    def _auth(self, event: Auth, effects: list[Effect]) -> None:
+        self._fail(problems.AUTH_DISABLED, effects)
+
+    def _describe(self, *, client_id: str, host_name: str) -> None:
+        agreement = self._agreement
+        host, port = self._peer.host, self._peer.port
+        self._session.describe(
+            PeerView(
+                protocol="nsq",
+                protocol_version="V2",
+                remote_address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                connected_at_ns=self._session.peer.connected_at_ns,
+                client_id=client_id,
+                host_name=host_name,
+                user_agent=agreement.user_agent,
+            )
+        )
+
+    # -- consuming -------------------------------------------------------------------------------------------------
+
+    def _subscribe(self, event: Subscribe, effects: list[Effect]) -> None:
+        try:
+            self._subscription = self._session.subscribe(
+                event.topic.decode("ascii"),
+                event.channel.decode("ascii"),
+                listener=self,
+                lease_ns=self._agreement.message_timeout_ms * _NS_PER_MS,
+                sample_percent=self._agreement.sample_percent,
+                ephemeral_topic=is_ephemeral(event.topic),
+                ephemeral_group=is_ephemeral(event.channel),
+            )
+        except Refusal as refusal:
+            self._fail(subscribe_refused(event.topic, event.channel, refusal), effects)
+            return
+        if self._ok_count:
+            self._answer(effects)
+        effects.append(SendAfter(self._session.journaled(), OK_FRAME, _subscribe_failed, publishes=False))
+
+    def _ready(self, event: Ready, effects: list[Effect]) -> None:
+        assert self._subscription is not None
+        self._session.credit(self._subscription, event.count)
+
+    def _finish(self, event: Finish, effects: list[Effect]) -> None:
+        assert self._subscription is not None
+        failures = self._session.settle(self._subscription, event.ids, event.first, event.count)
+        for index, code in failures:
+            raw_id = b"%016x" % event.ids[index]
+            self._send(error_frame(settle_refused(Command.FIN, raw_id, code)), effects)
+
+    def _requeue(self, event: Requeue, effects: list[Effect]) -> None:
+        assert self._subscription is not None
+        try:
+            self._session.requeue(self._subscription, event.id, delay_ns=event.delay_ms * _NS_PER_MS)
+        except Refusal as refusal:
+            text = settle_refused(Command.REQ, b"%016x" % event.id, refusal.code)
+            self._send(error_frame(text), effects)
+
+    def _touch(self, event: Touch, effects: list[Effect]) -> None:
+        assert self._subscription is not None
+        lease_ns_max = self._settings.message_timeout_ms_max * _NS_PER_MS
+        try:
+            self._session.extend(self._subscription, event.id, lease_ns_max=lease_ns_max)
+        except Refusal as refusal:
+            text = settle_refused(Command.TOUCH, b"%016x" % event.id, refusal.code)
+            self._send(error_frame(text), effects)
+
+    def _foreign_id(self, event: ForeignId, effects: list[Effect]) -> None:
+        self._send(error_frame(problems.not_in_flight(event.command, event.raw_id)), effects)
+
+    def _cls(self, event: Cls, effects: list[Effect]) -> None:
+        assert self._subscription is not None
+        self._subscription.closing = True
+        self._session.credit(self._subscription, 0)
+        self._send(CLOSE_WAIT_FRAME, effects)
+
+    # -- output ----------------------------------------------------------------------------------------------------
+
+    def deliver(self, delivery: Delivery, outbox: Outbox) -> None:
+        """Write message frames straight from the log into the outbox."""
+        piece = delivery.slice
+        at = outbox.reserve(frames_size_bytes(piece))
+        outbox.advance(encode_messages(outbox.data, at, piece, delivery.attempts))
+        if self._hold_below:
+            subscription = delivery.subscription
+            outbox.hold_below = self._hold_below if subscription.leased < subscription.credit else 0
+
+    def full(self, effects: list[Effect]) -> None:
+        """Take no more deliveries until what waits has been written."""
+        if self._subscription is not None:
+            self._session.hold(self._subscription, held=True)
+
+    def writable(self, effects: list[Effect]) -> None:
+        """Take deliveries again."""
+        if self._subscription is not None:
+            self._session.hold(self._subscription, held=False)
+
+    # -- time and the end ------------------------------------------------------------------------------------------
+
+    def timer(self, name: TimerName, effects: list[Effect]) -> None:
+        """Send a heartbeat, end a silent connection, or flush what was gathered."""
+        now_ns = self._monotonic_ns()
+        interval_ns = self._agreement.heartbeat_interval_ms * _NS_PER_MS
+        if name is TimerName.HEARTBEAT:
+            effects.append(Send(HEARTBEAT_FRAME))
+            effects.append(SetTimer(TimerName.HEARTBEAT, now_ns + interval_ns))
+        elif name is TimerName.READ_DEADLINE:
+            due_ns = self._active_ns + 2 * interval_ns
+            if due_ns <= now_ns:
+                effects.append(Close("no command within two heartbeat intervals"))
+            else:
+                effects.append(SetTimer(TimerName.READ_DEADLINE, due_ns))
+        elif name is TimerName.FLUSH:
+            effects.append(Flush())
+            timeout_ns = self._agreement.output_buffer_timeout_ms * _NS_PER_MS
+            effects.append(SetTimer(TimerName.FLUSH, now_ns + timeout_ns))
+
+    def ended(self) -> None:
+        """Leave: what is out comes back when its leases end."""
+        self._session.close()
+
+    _handlers: ClassVar[Mapping[type[Event], Callable[[NsqGateway, Any, list[Effect]], None]]] = {
+        Publish: _publish,
+        Finish: _finish,
+        Nop: _nop,
+        Identify: _identify,
+        Auth: _auth,
+        Subscribe: _subscribe,
+        Ready: _ready,
+        Requeue: _requeue,
+        Touch: _touch,
+        ForeignId: _foreign_id,
+        Cls: _cls,
+        PublishBegun: _publish_begun,
+        Violation: _violation,
+        SilentClose: _silent_close,
+    }
+
+
+def _subscribe_failed(reason: str) -> bytes:
+    return error_frame(b"E_SUB_FAILED SUB failed " + reason.encode())
+
+
+def _publish_failed(command: Command, reason: str) -> bytes:
+    return error_frame(problems.publish_failed(command, reason.encode()))
+
+
+_FAILURES: Final[Mapping[Command, Callable[[str], bytes]]] = {
+    command: partial(_publish_failed, command) for command in (Command.PUB, Command.MPUB, Command.DPUB)
+}

@@ -1,0 +1,96 @@
+"""One connection as the pump keeps it: data, and the two rules that need nothing else.
+
+Only `pump.py` changes it. Unconsumed input is in `rest` (small, put in front of the next read) or in `private` (a
+large command on its way: a buffer of the connection's own, filled up to `filled`).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from polymq.gateways.outbox import Outbox
+
+if TYPE_CHECKING:
+    from polymq.gateways.contract import Gateway, Peer
+    from polymq.gateways.outbox import BufferPool
+    from polymq.server.layers import LayerStack
+    from polymq.server.ports import Stream
+
+__all__ = ["Connection", "ConnectionState", "PumpTimer"]
+
+
+class ConnectionState(enum.IntEnum):
+    """Only ever advances. From CLOSING on the gateway is not called any more."""
+
+    OPEN = 0
+    CLOSING = 1  # what waits is still written
+    LINGERING = 2  # all is written and said so; input is thrown away until the peer closes
+    CLOSED = 3
+
+
+class PumpTimer(enum.Enum):
+    """The pump's own deadlines of a connection, beside those of its gateway."""
+
+    WRITE = "write"  # the peer has taken nothing for this long
+    LINGER = "linger"
+    ASK = "ask"
+
+
+class Connection:
+    """What the pump knows about one connection."""
+
+    __slots__ = (
+        "asking",
+        "blocked",
+        "dirty",
+        "filled",
+        "flooded",
+        "gated",
+        "gateway",
+        "layers",
+        "outbox",
+        "paused",
+        "peer",
+        "private",
+        "publishes",
+        "rest",
+        "state",
+        "stream",
+        "unsent",
+        "wants_writable",
+        "watched",
+        "wire",
+    )
+
+    def __init__(self, stream: Stream, gateway: Gateway, peer: Peer, pool: BufferPool) -> None:
+        self.stream = stream
+        self.gateway = gateway
+        self.peer = peer
+        self.state = ConnectionState.OPEN
+        self.rest = b""
+        self.private: bytearray | None = None
+        self.filled = 0
+        self.outbox = Outbox(pool)
+        self.layers: LayerStack | None = None
+        self.wire: Outbox | None = None  # with layers: what they made of the outbox
+        self.watched = (False, False)
+        self.asking: int | None = None  # the token of the question that input waits for
+        self.paused = False  # by its gateway
+        self.publishes = False  # is not read while the store is congested
+        self.blocked = False  # above the high mark, its gateway knows
+        self.flooded = False  # above the maximum, not read
+        self.unsent = False  # the last write did not take everything: watch for room
+        self.gated = False  # in the pump's list of those that wait for a commit
+        self.dirty = False  # in the pump's list of those that may have something to write
+        self.wants_writable = False
+
+    def reads(self, *, congested: bool) -> bool:
+        """Whether input is wanted."""
+        if self.state is ConnectionState.OPEN:
+            return not (self.paused or self.asking is not None or self.flooded or (congested and self.publishes))
+        return self.state is ConnectionState.LINGERING
+
+    def waiting_size_bytes(self) -> int:
+        """How much output waits in all."""
+        return self.outbox.size_bytes + (self.wire.size_bytes if self.wire is not None else 0)

@@ -1,0 +1,551 @@
+"""The pump: runs the whole broker, one turn after the other, without waiting for anything.
+
+It reads connections into their gateways, carries out the gateways' effects, drives core and store through a turn
+(`docs/INTERNALS.md`, section 1), and writes once per connection. Who calls it, and when, is not its business: the
+shell does so when the operating system has something, the simulator when its seed says so. The turn is in
+`end_turn`; reading is in `intake.py`, what is kept per connection in `connection.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from polymq.gateways.contract import LayerFailed
+from polymq.gateways.effects import (
+    Ask,
+    Close,
+    Flush,
+    Pause,
+    Resume,
+    Send,
+    SendAfter,
+    SetTimer,
+    TimerName,
+    Upgrade,
+    WantWritable,
+)
+from polymq.gateways.outbox import BufferPool, Outbox
+from polymq.limits import OUTBOX_SIZE_BYTES_HIGH, OUTBOX_SIZE_BYTES_LOW, OUTBOX_SIZE_BYTES_MAX
+from polymq.server.connection import Connection, ConnectionState, PumpTimer
+from polymq.server.intake import ENDED, InputTooLarge, Intake
+from polymq.server.settings import PumpSettings
+from polymq.server.timers import Timers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from polymq.core.group import Delivery
+    from polymq.core.ports import Clock, Listener
+    from polymq.gateways.contract import Gateway, Layer, Peer
+    from polymq.gateways.effects import Effect
+    from polymq.server.ports import Broker, Outside, Store, Stream, Watcher
+
+__all__ = ["Pump"]
+
+_OPEN: Final = ConnectionState.OPEN
+_AT_ONCE: Final = 0  # a due time that is always past
+
+log = logging.getLogger(__name__)
+
+
+class Pump:
+    """All connections, and the turn. Not thread-safe: everything is called from the thread of the broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        clock: Clock,
+        watcher: Watcher,
+        *,
+        outside: Outside | None = None,
+        settings: PumpSettings | None = None,
+    ) -> None:
+        self._broker = broker
+        self._store = store
+        self._clock = clock
+        self._watcher = watcher
+        self._outside = outside
+        self._settings = settings or PumpSettings()
+        self._intake = Intake()
+        self._pool = BufferPool()
+        self._connections: dict[Gateway | Listener, Connection] = {}
+        self._timers: Timers[tuple[Connection, TimerName | PumpTimer]] = Timers()
+        self._congested = False
+        self._stopping = False
+        # Lists of connections that something is to be done for in this turn, or in the next.
+        self._dirty: list[Connection] = []
+        self._gated: list[Connection] = []
+        self._again: list[Connection] = []
+        self._rung: list[Connection] = []
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """Every connection that is not closed."""
+        return self._connections.values()
+
+    # What happens to a connection
+
+    def open(self, stream: Stream, gateway: Gateway, peer: Peer) -> Connection:
+        """Take a new connection over."""
+        connection = Connection(stream, gateway, peer, self._pool)
+        gateway.ring = partial(self._rung.append, connection)
+        self._connections[gateway] = connection
+        self._follow(connection)
+        self._call(connection, gateway.opened)
+        return connection
+
+    def readable(self, connection: Connection) -> None:
+        """Read once, and let the gateway handle what came."""
+        if connection.state is not _OPEN:
+            self._linger(connection)
+            return
+        try:
+            view = self._intake.read(connection)
+            if view is None:
+                if connection.layers is not None:
+                    self._soil(connection)  # a handshake may have to be answered
+            elif view is ENDED:
+                self._end_input(connection)
+            else:
+                self._feed(connection, view)
+                if connection.layers is not None and connection.layers.closing:
+                    self._end_input(connection)
+        except LayerFailed as error:
+            self._fail_layer(connection, str(error))
+        except InputTooLarge:
+            self._drop(connection, "more unconsumed input than the limit")
+        except OSError as error:
+            self._drop(connection, error.strerror or str(error))
+        except Exception as error:
+            self._crash(connection, error)
+
+    def writable(self, connection: Connection) -> None:
+        """Write on, where the last write could not."""
+        if connection.state < ConnectionState.LINGERING:
+            self._flush(connection)
+
+    def answered(self, connection: Connection, token: int, answer: object) -> None:
+        """Hand over the answer to a question; too late or twice is ignored."""
+        if connection.asking != token or connection.state is not _OPEN:
+            return
+        connection.asking = None
+        self._timers.cancel((connection, PumpTimer.ASK))
+        self._call(connection, lambda effects: connection.gateway.answered(token, answer, effects))
+        self._feed_again(connection)
+
+    # A turn
+
+    def end_turn(self) -> None:
+        """Do everything that is not reading: time, commit, deliveries, writing."""
+        broker, store = self._broker, self._store
+        if self._again:
+            self._feed_all_again()
+        broker.tick()
+        due_ns = self._timers.due_ns()
+        if due_ns is not None and due_ns <= (now_ns := self._clock.monotonic_ns()):
+            self._expire(now_ns)
+        if self._rung:
+            self._wake()
+        store.commit()
+        store.poll()
+        if self._gated:
+            self._settle()
+        deliveries = broker.dispatch()
+        if deliveries:
+            self._deliver(deliveries)
+        dirty = self._dirty
+        if dirty:
+            self._dirty = []
+            for connection in dirty:
+                connection.dirty = False
+                self._flush(connection)
+        if store.congested is not self._congested:
+            self._follow_congestion()
+
+    def _deliver(self, deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
+            connection = self._connections.get(delivery.subscription.listener)
+            if connection is None:
+                continue  # it failed a moment ago, at an earlier delivery
+            try:
+                connection.gateway.deliver(delivery, connection.outbox)
+            except Exception as error:
+                self._crash(connection, error)
+            else:
+                self._soil(connection)
+
+    def due_ns(self) -> int | None:
+        """When `end_turn` is wanted although nothing is readable, monotonic; may be past; None: not by itself."""
+        if self._dirty or self._again or self._rung:
+            return _AT_ONCE
+        dues = (self._broker.due_ns(), self._store.due_ns, self._timers.due_ns())
+        return min((due for due in dues if due is not None), default=None)
+
+    # The end
+
+    def stop(self) -> None:
+        """Ask every gateway to come to an end. Turns go on until `connections` is empty, or patience is."""
+        self._stopping = True
+        for connection in list(self._connections.values()):
+            if connection.state is _OPEN:
+                self._call(connection, connection.gateway.stopping)
+            elif connection.state is ConnectionState.LINGERING:
+                self._drop(connection, "shutting down")
+
+    def abandon(self) -> None:
+        """Close every connection that is left, as it is."""
+        for connection in list(self._connections.values()):
+            self._drop(connection, "shutting down")
+
+    # Input
+
+    def _feed(self, connection: Connection, view: memoryview) -> None:
+        gateway = connection.gateway
+        if len(view) < gateway.need:
+            self._intake.keep(connection, view, 0)
+            return
+        effects: list[Effect] = []
+        consumed = gateway.feed(view, effects)
+        assert 0 <= consumed <= len(view)
+        self._intake.keep(connection, view, consumed)
+        if effects:
+            self._apply(connection, effects)
+
+    def _feed_again(self, connection: Connection) -> None:
+        """Go on with input that was kept; in this turn, if it has not come to that yet."""
+        self._again.append(connection)
+        self._follow(connection)
+
+    def _feed_all_again(self) -> None:
+        again, self._again = self._again, []
+        for connection in again:
+            if connection.state is not _OPEN or connection.paused or connection.asking is not None:
+                continue
+            view = self._intake.held(connection)
+            if not view:
+                continue
+            try:
+                self._feed(connection, view)
+            except InputTooLarge:
+                self._drop(connection, "more unconsumed input than the limit")
+            except Exception as error:
+                self._crash(connection, error)
+
+    def _end_input(self, connection: Connection) -> None:
+        """The peer sends nothing more: that is the end of the connection, as far as every protocol is concerned."""
+        if connection.state is _OPEN:
+            self._call(connection, connection.gateway.eof)
+            self._close(connection, "closed by the peer")
+
+    def _linger(self, connection: Connection) -> None:
+        try:
+            if connection.state is ConnectionState.LINGERING and not self._intake.discard(connection):
+                self._drop(connection, "")
+        except OSError:
+            self._drop(connection, "")
+
+    # Effects
+
+    def _call(self, connection: Connection, function: Callable[[list[Effect]], None]) -> None:
+        """Call a gateway and carry out what it says."""
+        effects: list[Effect] = []
+        try:
+            function(effects)
+            if effects:
+                self._apply(connection, effects)
+        except Exception as error:
+            self._crash(connection, error)
+
+    def _apply(self, connection: Connection, effects: list[Effect]) -> None:
+        outbox = connection.outbox
+        for effect in effects:
+            if connection.state is not _OPEN:
+                return
+            if isinstance(effect, Send):
+                outbox.write(effect.data)
+                outbox.hold_below = 0
+                self._soil(connection)
+            elif isinstance(effect, SendAfter):
+                outbox.write_after(effect.ticket, effect.data, effect.failure)
+                outbox.hold_below = 0
+                self._gate(connection)
+                if effect.publishes and not connection.publishes:
+                    connection.publishes = True
+                    self._follow(connection)
+            else:
+                self._apply_rare(connection, effect)
+
+    def _apply_rare(self, connection: Connection, effect: Effect) -> None:
+        match effect:
+            case Close():
+                self._close(connection, effect.reason)
+            case SetTimer():
+                self._set_timer(connection, effect.name, effect.due_ns)
+            case Flush():
+                connection.outbox.hold_below = 0
+                self._soil(connection)
+            case Pause():
+                connection.paused = True
+                self._follow(connection)
+            case Resume():
+                connection.paused = False
+                self._feed_again(connection)
+            case WantWritable():
+                connection.wants_writable = True
+                self._soil(connection)
+            case Ask():
+                self._ask(connection, effect)
+            case Upgrade():
+                self._upgrade(connection, effect.layer)
+            case _:
+                raise AssertionError(f"unknown effect {effect!r}")
+
+    def _gate(self, connection: Connection) -> None:
+        if not connection.gated:
+            connection.gated = True
+            self._gated.append(connection)
+
+    def _settle(self) -> None:
+        """See whose commits are done."""
+        gated, self._gated = self._gated, []
+        for connection in gated:
+            if connection.state >= ConnectionState.LINGERING:
+                continue
+            failure = connection.outbox.settle()
+            self._soil(connection)
+            if failure is not None:
+                connection.gated = False
+                self._close(connection, failure)
+            elif connection.outbox.gated:
+                self._gated.append(connection)
+            else:
+                connection.gated = False
+
+    def _set_timer(self, connection: Connection, name: TimerName | PumpTimer, due_ns: int | None) -> None:
+        if due_ns is None:
+            self._timers.cancel((connection, name))
+        else:
+            self._timers.set((connection, name), due_ns)
+
+    def _expire(self, now_ns: int) -> None:
+        for connection, name in self._timers.expired(now_ns):
+            if connection.state is ConnectionState.CLOSED:
+                continue
+            if isinstance(name, TimerName):
+                if connection.state is _OPEN:
+                    self._call(connection, partial(connection.gateway.timer, name))
+            elif name is PumpTimer.ASK:
+                assert connection.asking is not None
+                self.answered(connection, connection.asking, None)
+            else:
+                self._drop(connection, "the peer does not read" if name is PumpTimer.WRITE else "")
+
+    def _wake(self) -> None:
+        """Call the gateways that rang; one that rings again meanwhile is called in the next turn."""
+        rung, self._rung[:] = list(self._rung), []
+        for connection in rung:
+            if connection.state is _OPEN:
+                self._call(connection, connection.gateway.woken)
+
+    def _ask(self, connection: Connection, effect: Ask) -> None:
+        connection.asking = effect.token
+        self._set_timer(connection, PumpTimer.ASK, effect.deadline_ns)
+        self._follow(connection)
+        answered = partial(self.answered, connection, effect.token)
+        if self._outside is None:
+            answered(None)
+        else:
+            self._outside.ask(effect.request, answered)
+
+    # Layers
+
+    def _upgrade(self, connection: Connection, layer: Layer) -> None:
+        connection.outbox.mark(layer)
+        if connection.wire is None:
+            connection.wire = Outbox(self._pool)
+        self._soil(connection)
+        try:
+            self._intake.upgrade(connection, layer)
+        except LayerFailed as error:
+            self._fail_layer(connection, str(error))
+        else:
+            self._feed_again(connection)
+
+    def _fail_layer(self, connection: Connection, reason: str) -> None:
+        layers, wire = connection.layers, connection.wire
+        assert layers is not None
+        assert wire is not None
+        if layers.established:
+            self._drop(connection, reason)
+            return
+        layer = layers.pop()
+        connection.outbox.cut(layer)
+        if layer.wants_write():
+            wire.write(layer.send(b""))
+        self._call(connection, partial(connection.gateway.upgrade_failed, reason))
+        self._close(connection, reason)
+
+    def _encode_layers(self, connection: Connection, wire: Outbox) -> None:
+        """Put what may be sent through the layers, as long as not too much of it waits below."""
+        outbox, layers = connection.outbox, connection.layers
+        assert layers is not None
+        while wire.size_bytes <= OUTBOX_SIZE_BYTES_HIGH:
+            start, limit = outbox.start, outbox.limit()
+            if limit > start:
+                wire.write(layers.send(bytes(outbox.data[start:limit])))
+                outbox.sent(limit - start)
+            layer = outbox.pass_mark()
+            if layer is None:
+                break
+            layers.push_output(layer)
+            if outbox.gated:
+                self._soil(connection)  # the commits behind the mark are looked at in the next turn
+        if layers.wants_write():
+            wire.write(layers.send(b""))
+        if connection.state is ConnectionState.CLOSING and not outbox.size_bytes:
+            wire.write(layers.close())
+
+    # Output
+
+    def _soil(self, connection: Connection) -> None:
+        """Remember that the connection may have something to write."""
+        if not connection.dirty:
+            connection.dirty = True
+            self._dirty.append(connection)
+
+    def _flush(self, connection: Connection) -> None:
+        """Write once; then see whether all is well with how much is left."""
+        if connection.state >= ConnectionState.LINGERING:
+            return
+        outbox = connection.outbox
+        try:
+            if connection.wire is not None:
+                self._encode_layers(connection, connection.wire)
+                outbox = connection.wire
+            start, limit = outbox.start, outbox.limit()
+            waiting = limit - start
+            if waiting and (waiting >= outbox.hold_below or connection.state is not _OPEN):
+                sent = connection.stream.send(memoryview(outbox.data)[start:limit])
+                outbox.sent(sent)
+                self._note_unsent(connection, unsent=sent < waiting, progress=True)
+        except BlockingIOError:
+            self._note_unsent(connection, unsent=True, progress=not connection.unsent)
+        except LayerFailed as error:
+            self._drop(connection, str(error))
+            return
+        except OSError as error:
+            self._drop(connection, error.strerror or str(error))
+            return
+        left = connection.waiting_size_bytes()
+        if connection.state is _OPEN:
+            if left > OUTBOX_SIZE_BYTES_LOW or connection.blocked or connection.wants_writable:
+                self._follow_output(connection, left)
+        elif not left:
+            self._finish(connection)
+
+    def _note_unsent(self, connection: Connection, *, unsent: bool, progress: bool) -> None:
+        if unsent:
+            if progress:
+                timeout_ns = self._settings.write_timeout_ns if connection.state is _OPEN else self._settings.close_timeout_ns
+                self._timers.set((connection, PumpTimer.WRITE), self._clock.monotonic_ns() + timeout_ns)
+        elif connection.unsent and connection.state is _OPEN:
+            self._timers.cancel((connection, PumpTimer.WRITE))
+        if unsent is not connection.unsent:
+            connection.unsent = unsent
+            self._follow(connection)
+
+    def _follow_output(self, connection: Connection, left: int) -> None:
+        """Tell the gateway when too much waits, and when little does; stop reading who does not listen at all."""
+        flooded = left > OUTBOX_SIZE_BYTES_MAX
+        if flooded is not connection.flooded:
+            connection.flooded = flooded
+            self._follow(connection)
+        if left > OUTBOX_SIZE_BYTES_HIGH:
+            if not connection.blocked:
+                connection.blocked = True
+                self._call(connection, connection.gateway.full)
+        elif left < OUTBOX_SIZE_BYTES_LOW and (connection.blocked or connection.wants_writable):
+            connection.blocked = connection.wants_writable = False
+            self._call(connection, connection.gateway.writable)
+
+    # Watching
+
+    def _follow(self, connection: Connection) -> None:
+        """Watch for what is wanted."""
+        watched = (connection.reads(congested=self._congested), connection.unsent)
+        if watched != connection.watched:
+            connection.watched = watched
+            self._watcher.watch(connection, readable=watched[0], writable=watched[1])
+
+    def _follow_congestion(self) -> None:
+        self._congested = self._store.congested
+        for connection in self._connections.values():
+            if connection.publishes:
+                self._follow(connection)
+
+    # Closing
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        """Stop calling the gateway, write what waits, then close."""
+        if connection.state is not _OPEN:
+            return
+        log.debug("%s: closing: %s", connection.peer, reason)
+        connection.state = ConnectionState.CLOSING
+        self._timers.set((connection, PumpTimer.WRITE), self._clock.monotonic_ns() + self._settings.close_timeout_ns)
+        self._end_gateway(connection)
+        self._follow(connection)
+        self._soil(connection)
+
+    def _finish(self, connection: Connection) -> None:
+        """Everything has been written: say so, and give the peer a moment to read it."""
+        self._timers.forget((connection, PumpTimer.WRITE))
+        if self._stopping:
+            self._drop(connection, "")
+            return
+        try:
+            connection.stream.end_output()
+        except OSError:
+            self._drop(connection, "")
+            return
+        connection.state = ConnectionState.LINGERING
+        connection.unsent = False
+        self._timers.set((connection, PumpTimer.LINGER), self._clock.monotonic_ns() + self._settings.linger_timeout_ns)
+        self._follow(connection)
+
+    def _drop(self, connection: Connection, reason: str) -> None:
+        """Close at once, whatever waits."""
+        if connection.state is ConnectionState.CLOSED:
+            return
+        if reason:
+            log.debug("%s: closed: %s", connection.peer, reason)
+        was_open = connection.state is _OPEN
+        connection.state = ConnectionState.CLOSED
+        if was_open:
+            self._end_gateway(connection)
+        for timer in PumpTimer:
+            self._timers.forget((connection, timer))
+        connection.unsent = False
+        self._follow(connection)
+        connection.outbox.clear()
+        if connection.wire is not None:
+            connection.wire.clear()
+        connection.stream.close()
+        del self._connections[connection.gateway]
+
+    def _end_gateway(self, connection: Connection) -> None:
+        for name in TimerName:
+            self._timers.forget((connection, name))
+        self._intake.release(connection)
+        connection.rest = b""
+        try:
+            connection.gateway.ended()
+        except Exception:
+            log.exception("%s: a gateway failed while it was being ended", connection.peer)
+
+    def _crash(self, connection: Connection, error: Exception) -> None:
+        """Our own bug shows: log it once and give the connection up; the others go on."""
+        log.error("%s: internal error, connection closed", connection.peer, exc_info=error)
+        self._drop(connection, "internal error")

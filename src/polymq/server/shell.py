@@ -1,0 +1,310 @@
+"""The shell: wakes the pump when the operating system has something for it. The only asyncio on the server's side.
+
+All descriptors of the broker are in one epoll of our own, and asyncio watches that one. So a turn takes everything
+that is readable with one system call, whatever the number of connections; and after a turn the shell can look again
+without going through the event loop, which is what makes waiting awake (`spin.py`) cheap. Measured with an echo of
+200 bytes on two shared cores: 60 to 77 µs a round trip asleep, with this or with one reader per connection in the
+loop; 20 to 23 µs awake. Between two looks the processor is offered to others: without that the spinning process at
+times keeps the very client from running that it waits for (p99 126 µs instead of 43).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import select
+import signal
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from polymq.server.network import SocketStream
+from polymq.server.settings import ShellSettings
+from polymq.server.spin import SpinPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from polymq.gateways.contract import GatewayFactory
+    from polymq.server.connection import Connection
+    from polymq.server.network import SocketListener
+    from polymq.server.pump import Pump
+
+__all__ = ["Poller", "Shell", "WakeUp"]
+
+_READABLE: Final = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
+_WRITABLE: Final = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
+_EVENTS_PER_POLL: Final = 1024
+_ACCEPTS_PER_EVENT: Final = 64
+# Out of descriptors: try again when some may have become free.
+_ACCEPT_PAUSE_S: Final = 0.1
+# The event loop's timers have a resolution of a millisecond; anything shorter would be a busy loop.
+_TIMER_DELAY_S_MIN: Final = 0.001
+# One request to stop may come as two signals: to the process group, and from the parent that got it as well.
+_SAME_SIGNAL_NS: Final = 500_000_000
+_NS_PER_S: Final = 1_000_000_000
+
+log = logging.getLogger(__name__)
+
+
+class Poller:
+    """One epoll, and what is behind each of its descriptors. The pump's `Watcher`."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self.connections: dict[int, Connection] = {}
+        self.callbacks: dict[int, Callable[[], None]] = {}
+        self.poll = self._epoll.poll
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when anything behind it is ready."""
+        return self._epoll.fileno()
+
+    def watch(self, connection: Connection, *, readable: bool, writable: bool) -> None:
+        """Watch a connection of the pump."""
+        stream = connection.stream
+        assert isinstance(stream, SocketStream)
+        descriptor = stream.fileno()
+        mask = (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
+        if not mask:  # not a mask of 0: hang-ups are reported whatever the mask, and would be without end
+            if self.connections.pop(descriptor, None) is not None:
+                self._epoll.unregister(descriptor)
+        elif descriptor in self.connections:
+            self._epoll.modify(descriptor, mask)
+        else:
+            self._epoll.register(descriptor, mask)
+            self.connections[descriptor] = connection
+
+    def add(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever `descriptor` is readable."""
+        self._epoll.register(descriptor, select.EPOLLIN)
+        self.callbacks[descriptor] = callback
+
+    def remove(self, descriptor: int) -> None:
+        """Take a callback away."""
+        if self.callbacks.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._epoll.close()
+
+
+class WakeUp:
+    """What a worker's thread calls to have a turn taken: its results are handed out by the store's poll."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable after a call."""
+        return self._descriptor
+
+    def __call__(self) -> None:
+        """Wake the shell up. From any thread."""
+        os.eventfd_write(self._descriptor, 1)
+
+    def clear(self) -> None:
+        """Be awake: forget the calls so far."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back; nobody calls any more."""
+        os.close(self._descriptor)
+
+
+class Shell:
+    """Runs a pump until it is told to stop."""
+
+    def __init__(self, pump: Pump, poller: Poller, wake_up: WakeUp, settings: ShellSettings | None = None) -> None:
+        self._pump = pump
+        self._poller = poller
+        self._wake_up = wake_up
+        self._settings = settings or ShellSettings()
+        self._policy = SpinPolicy(self._settings.spin)
+        self._listeners: list[tuple[SocketListener, GatewayFactory]] = []
+        self._accepting = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ns = 0
+        self._turn_ended_ns = 0
+        self._spun = False
+        self._signalled_ns = 0
+        self._stop_at_ns: int | None = None
+        self._stopped: asyncio.Event | None = None
+
+    def listen(self, listener: SocketListener, factory: GatewayFactory) -> None:
+        """Have connections that come in at `listener` handled by gateways that `factory` makes. Before `run`."""
+        self._listeners.append((listener, factory))
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT has been dealt with; the caller stops broker and store."""
+        self._loop = loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+        self._poller.add(self._wake_up.fileno(), self._wake_up.clear)
+        self._accept_again()
+        loop.add_reader(self._poller.fileno(), self._wake)
+        self._turn()
+        self._sleep()
+        try:
+            await self._stopped.wait()
+        finally:
+            loop.remove_reader(self._poller.fileno())
+            if self._timer is not None:
+                self._timer.cancel()
+            self._stop_accepting()
+            self._poller.remove(self._wake_up.fileno())
+
+    def stop(self) -> None:
+        """Take no more connections, ask those that there are to end; `run` returns when they have."""
+        if self._stop_at_ns is not None:
+            return
+        self._stop_at_ns = time.monotonic_ns() + self._settings.stop_timeout_ns
+        self._stop_accepting()
+        self._pump.stop()
+        self._turn()
+        self._sleep()
+
+    def _signalled(self, number: int) -> None:
+        if self._stop_at_ns is not None:
+            if time.monotonic_ns() - self._signalled_ns < _SAME_SIGNAL_NS:
+                return
+            log.warning("second signal: stopping at once")
+            os._exit(128 + number)
+        self._signalled_ns = time.monotonic_ns()
+        log.info("signal %d: stopping", number)
+        self.stop()
+
+    # Turns
+
+    def _wake(self) -> None:
+        """Something is ready: take turns until nothing is, but let the event loop have its share."""
+        now_ns = time.monotonic_ns()
+        self._policy.observe(now_ns - self._turn_ended_ns, spun=self._spun, slept=True)
+        busy_until_ns = now_ns + self._settings.busy_ns
+        poll = self._poller.poll
+        events = poll(0, _EVENTS_PER_POLL)
+        while events or self._overdue():
+            self._handle(events)
+            self._turn()
+            if self._turn_ended_ns > busy_until_ns:
+                break
+            events = poll(0, _EVENTS_PER_POLL) or self._spin()
+        self._sleep()
+
+    def _handle(self, events: list[tuple[int, int]]) -> None:
+        connections, pump = self._poller.connections, self._pump
+        for descriptor, mask in events:
+            connection = connections.get(descriptor)
+            if connection is None:
+                callback = self._poller.callbacks.get(descriptor)
+                if callback is not None:  # else it was closed a moment ago
+                    callback()
+                continue
+            readable, writable = connection.watched
+            if readable and mask & _READABLE:
+                pump.readable(connection)
+            if writable and mask & _WRITABLE:
+                pump.writable(connection)
+
+    def _turn(self) -> None:
+        self._pump.end_turn()
+        self._turn_ended_ns = time.monotonic_ns()
+
+    def _overdue(self) -> bool:
+        due_ns = self._pump.due_ns()
+        return due_ns is not None and due_ns <= time.monotonic_ns()
+
+    def _spin(self) -> list[tuple[int, int]]:
+        """Wait awake for the next input, if that has paid lately."""
+        budget_ns = self._policy.budget_ns()
+        self._spun = budget_ns > 0
+        if not budget_ns or self._overdue():
+            return []
+        poll, now, offer = self._poller.poll, time.monotonic_ns, os.sched_yield
+        ended_ns = self._turn_ended_ns
+        until_ns = ended_ns + budget_ns
+        while (now_ns := now()) < until_ns:
+            offer()
+            events = poll(0, _EVENTS_PER_POLL)
+            if events:
+                self._policy.observe(now_ns - ended_ns, spun=True, slept=False)
+                return events
+        return []
+
+    # Time
+
+    def _sleep(self) -> None:
+        """Have the event loop call again when something is due, or when something is ready."""
+        assert self._loop is not None
+        assert self._stopped is not None
+        due_ns = self._pump.due_ns()
+        if self._stop_at_ns is not None:
+            if not self._pump.connections:
+                self._stopped.set()
+                return
+            due_ns = self._stop_at_ns if due_ns is None else min(due_ns, self._stop_at_ns)
+        if due_ns is None or (self._timer is not None and self._timer_due_ns <= due_ns):
+            return  # a timer that comes too early finds that out and sets another
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = (due_ns - time.monotonic_ns()) / _NS_PER_S
+        self._timer_due_ns = due_ns
+        self._timer = self._loop.call_later(max(delay_s, _TIMER_DELAY_S_MIN) if delay_s > 0 else 0, self._time)
+
+    def _time(self) -> None:
+        self._timer = None
+        if self._stop_at_ns is not None and time.monotonic_ns() >= self._stop_at_ns:
+            self._pump.abandon()
+        self._turn()
+        self._sleep()
+
+    # Listeners
+
+    def _accept(self, listener: SocketListener, factory: GatewayFactory) -> None:
+        for _ in range(_ACCEPTS_PER_EVENT):
+            if len(self._pump.connections) >= self._settings.connections_max:
+                log.warning("%d connections: the rest has to wait", self._settings.connections_max)
+                self._pause_accepting()
+                return
+            try:
+                stream, peer = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    log.warning("cannot accept connections at the moment: %s", error.strerror)
+                    self._pause_accepting()
+                    return
+                continue  # that one connection was lost before it was taken
+            self._pump.open(stream, factory(peer), peer)
+
+    def _pause_accepting(self) -> None:
+        assert self._loop is not None
+        self._stop_watching_listeners()
+        self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._accepting or self._stop_at_ns is not None:
+            return
+        self._accepting = True
+        for listener, factory in self._listeners:
+            self._poller.add(listener.fileno(), partial(self._accept, listener, factory))
+
+    def _stop_watching_listeners(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            for listener, _ in self._listeners:
+                self._poller.remove(listener.fileno())
+
+    def _stop_accepting(self) -> None:
+        self._stop_watching_listeners()
+        for listener, _ in self._listeners:
+            listener.close()
+        self._listeners.clear()

@@ -1,0 +1,77 @@
+"""Deadlines of connections: many, moved often, seldom reached.
+
+Moving a deadline later costs nothing but a store: the heap keeps the earlier entry, which finds out when it comes up
+that it is not time yet. So a read deadline that every command pushes back does not grow the heap.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, TypeVar
+
+__all__ = ["Timers"]
+
+Key = TypeVar("Key")
+
+
+class _Timer:
+    __slots__ = ("due_ns", "queued_ns")
+
+    def __init__(self) -> None:
+        self.due_ns: int | None = None
+        self.queued_ns: int | None = None
+
+
+class Timers(Generic[Key]):
+    """At most one deadline per key, on the monotonic clock. O(log n) to set earlier, O(1) to set later or cancel."""
+
+    def __init__(self) -> None:
+        self._timers: dict[Key, _Timer] = {}
+        self._heap: list[tuple[int, int, Key]] = []
+        self._sequence = 0
+
+    def set(self, key: Key, due_ns: int) -> None:
+        """Set or move the deadline of `key`."""
+        timer = self._timers.get(key)
+        if timer is None:
+            timer = self._timers[key] = _Timer()
+        timer.due_ns = due_ns
+        if timer.queued_ns is None or due_ns < timer.queued_ns:
+            self._queue(key, timer, due_ns)
+
+    def cancel(self, key: Key) -> None:
+        """Take the deadline away, if there is one. Its heap entry stays until it comes up, to be used again by `set`."""
+        timer = self._timers.get(key)
+        if timer is not None:
+            timer.due_ns = None
+
+    def forget(self, key: Key) -> None:
+        """Take the deadline away for good."""
+        self._timers.pop(key, None)
+
+    def due_ns(self) -> int | None:
+        """When `expired` is worth calling: never later than the first deadline."""
+        return self._heap[0][0] if self._heap else None
+
+    def expired(self, now_ns: int) -> list[Key]:
+        """Take out the keys whose deadline has come, earliest first."""
+        keys: list[Key] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now_ns:
+            queued_ns, _, key = heapq.heappop(heap)
+            timer = self._timers.get(key)
+            if timer is None or timer.queued_ns != queued_ns:
+                continue  # forgotten, or another entry stands for it
+            if timer.due_ns is None:
+                del self._timers[key]
+            elif timer.due_ns <= now_ns:
+                del self._timers[key]
+                keys.append(key)
+            else:
+                self._queue(key, timer, timer.due_ns)
+        return keys
+
+    def _queue(self, key: Key, timer: _Timer, due_ns: int) -> None:
+        timer.queued_ns = due_ns
+        self._sequence += 1  # keys need no order of their own
+        heapq.heappush(self._heap, (due_ns, self._sequence, key))

@@ -1,0 +1,233 @@
+"""A store, a clock and chance for the core's own tests: everything in memory, written at commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polymq import limits
+from polymq.core.ports import TicketState
+from polymq.wire.records import (
+    HEADER_SIZE_BYTES,
+    BatchHeader,
+    encode_bodies,
+    encode_message,
+    parse_header,
+    read_messages,
+    seal,
+    skip,
+)
+from polymq.wire.slices import MessageBatch, Slice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from polymq.core.group import Delivery
+    from polymq.wire.records import Message
+
+START_NS = 1_700_000_000_000_000_000
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def wall_ns(self) -> int:
+        return START_NS + self.now_ns
+
+
+class FakeRandom:
+    """Counts up, so that shares are exact."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def randrange(self, stop: int, /) -> int:
+        self.next += 1
+        return self.next % stop
+
+
+class FakeTicket:
+    def __init__(self) -> None:
+        self.state = TicketState.PENDING
+        self.failure = ""
+
+
+class FakeReader:
+    def __init__(self, log: FakeLog, offset: int) -> None:
+        self.log = log
+        self.offset = offset
+        self.waiting = False
+
+    def seek(self, offset: int) -> None:
+        self.offset = offset
+
+    def take(self, count_max: int, size_bytes_max: int) -> Slice | None:
+        if self.log.cold:
+            self.waiting = True
+            return None
+        self.waiting = False
+        if not self.log.start <= self.offset < self.log.readable:
+            return None
+        at, base = next((at, base) for base, count, at in self.log.index if base <= self.offset < base + count)
+        view = memoryview(bytes(self.log.data))
+        header = parse_header(view, at)
+        position, left, time_ns = at + HEADER_SIZE_BYTES, header.count, header.base_time_ns
+        limit = len(view)
+        if self.offset > base:
+            _, position, left, time_ns = skip(view, position, left, time_ns, self.offset - base, limit, limit)
+        count_max = min(count_max, self.log.readable - self.offset)
+        count, end, _left, _time = skip(view, position, left, time_ns, count_max, size_bytes_max, limit)
+        piece = Slice(
+            view,
+            partition=self.log.number,
+            position=position,
+            end=end,
+            offset=self.offset,
+            count=count,
+            batch_left=left,
+            base_time_ns=time_ns,
+        )
+        self.offset += count
+        return piece
+
+
+class FakeLog:
+    def __init__(self, number: int, *, sync: bool) -> None:
+        self.number = number
+        self.sync = sync
+        self.epoch = 1
+        self.epochs = [(1, 0)]
+        self.start = self.end = self.readable = 0
+        self.failed = ""
+        self.size_bytes = 0
+        self.cold = False
+        self.data = bytearray()
+        self.index: list[tuple[int, int, int]] = []
+        self.ticket: FakeTicket | None = None
+        self.retained: list[int] = []
+
+    def _add(self, records: bytes, count: int, now_ns: int, origin: int) -> FakeTicket:
+        at = len(self.data)
+        self.data += bytes(HEADER_SIZE_BYTES) + records
+        header = BatchHeader(origin=origin, segment_id=1, epoch=1, count=count, base_offset=self.end, base_time_ns=now_ns)
+        seal(self.data, at, len(self.data), header)
+        self.index.append((self.end, count, at))
+        self.end += count
+        if self.ticket is None:
+            self.ticket = FakeTicket()
+        return self.ticket
+
+    def append(self, batch: MessageBatch, *, now_ns: int, origin: int) -> FakeTicket:
+        target = bytearray(batch.size_bytes + 8 * batch.count)
+        assert encode_bodies(target, 0, batch) == len(target)
+        return self._add(bytes(target), batch.count, now_ns, origin)
+
+    def append_messages(self, messages: Sequence[Message], *, now_ns: int, origin: int, **_producer: int) -> FakeTicket:
+        records = b"".join(encode_message(message, now_ns) for message in messages)
+        return self._add(records, len(messages), now_ns, origin)
+
+    def reader(self, offset: int) -> FakeReader:
+        return FakeReader(self, offset)
+
+    def batches(self, offset: int, size_bytes_max: int) -> memoryview | None:
+        raise AssertionError("not used by the core")
+
+    def offset_at(self, time_ns: int) -> int:
+        raise AssertionError("not used by the core")
+
+    def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None:
+        self.retained.append(first_needed)
+
+
+class FakeJournal:
+    def __init__(self) -> None:
+        self.wants_snapshot = False
+        self.entries: list[bytes] = []
+        self.snapshots = 0
+        self.full = False
+
+    @property
+    def staged(self) -> bool:
+        return self.full
+
+    def append(self, entry: bytes) -> None:
+        self.entries.append(bytes(entry))
+
+    def flush(self) -> None:
+        """Everything is written at once here."""
+
+    def ticket(self, *, sync: bool = False) -> FakeTicket:
+        ticket = FakeTicket()
+        ticket.state = TicketState.DONE
+        return ticket
+
+    def snapshot(self, entries: Iterator[bytes]) -> None:
+        self.entries = list(entries)
+        self.wants_snapshot = False
+        self.snapshots += 1
+
+
+class FakeStore:
+    """Keeps logs and journal over a restart: make a second Broker on the same store."""
+
+    def __init__(self) -> None:
+        self.journal = FakeJournal()
+        self.congested = False
+        self.due_ns: int | None = None
+        self.logs: dict[int, FakeLog] = {}
+
+    def replay(self) -> Iterator[bytes]:
+        return iter(list(self.journal.entries))
+
+    def create_log(self, number: int, *, sync: bool) -> FakeLog:
+        assert number not in self.logs
+        self.logs[number] = FakeLog(number, sync=sync)
+        return self.logs[number]
+
+    def open_log(self, number: int, *, sync: bool) -> FakeLog:
+        return self.logs[number]
+
+    def delete_log(self, number: int) -> None:
+        del self.logs[number]
+
+    def commit(self) -> None:
+        for log in self.logs.values():
+            if log.ticket is not None:
+                log.ticket.state = TicketState.DONE
+                log.ticket = None
+            log.readable = log.end
+
+    def poll(self) -> bool:
+        return False
+
+    def health(self) -> list[str]:
+        return []
+
+    def close(self, *, clean: bool) -> None:
+        pass
+
+
+class Inbox:
+    """A listener that keeps what it is told, and what is delivered to it, as (body, attempts)."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.got: list[tuple[bytes, int]] = []
+        self.ids: list[int] = []
+
+    def closed(self, reason: str) -> None:
+        self.reason = reason
+
+    def take(self, delivery: Delivery) -> None:
+        piece = delivery.slice
+        messages = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, piece.count, piece.end)
+        self.got += [(message.body, delivery.attempts) for message in messages]
+        first = piece.partition << limits.OFFSET_BITS | piece.offset
+        self.ids += range(first, first + piece.count)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [body for body, _attempts in self.got]

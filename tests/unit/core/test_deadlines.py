@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polymq.core.deadlines import DueHeap, Timers
+
+
+@given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 2**62))))
+def test_heap_gives_the_earliest_first(entries: list[tuple[int, int]]) -> None:
+    heap = DueHeap()
+    for due, value in entries:
+        heap.push(due, value)
+    assert sorted(heap.entries()) == sorted(entries)
+    out = []
+    while len(heap):
+        due = heap.first_due()
+        out.append((due, heap.pop()))
+    assert [due for due, _value in out] == sorted(due for due, _value in entries)
+    assert sorted(out) == sorted(entries)
+
+
+class Sleeper:
+    def __init__(self) -> None:
+        self.armed_ns: int | None = None
+        self.fired: list[int] = []
+
+    def fire(self, now_ns: int) -> None:
+        self.fired.append(now_ns)
+
+
+def test_timers_wake_once_at_the_earliest_time_asked_for() -> None:
+    timers, sleeper = Timers(), Sleeper()
+    assert timers.due_ns() is None
+    timers.arm(sleeper, 50)
+    timers.arm(sleeper, 30)
+    timers.arm(sleeper, 40)
+    assert timers.due_ns() == 30
+    timers.fire(29)
+    timers.fire(60)
+    assert sleeper.fired == [60]
+    assert timers.due_ns() is None
+
+
+def test_disarmed_sleepers_are_left_alone() -> None:
+    timers, sleeper = Timers(), Sleeper()
+    timers.arm(sleeper, 10)
+    sleeper.armed_ns = None
+    assert timers.due_ns() is None
+    timers.fire(20)
+    assert sleeper.fired == []

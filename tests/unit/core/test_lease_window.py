@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from array import array
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polymq import limits
+from polymq.core.lease_window import DEFERRED, FAIL_NOT_LEASED, FAIL_NOT_OWNED, LEASED, SETTLED, WAITING, LeaseWindow
+
+PARTITION = 5
+
+
+def ids(*offsets: int) -> array[int]:
+    return array("q", [PARTITION << limits.OFFSET_BITS | offset for offset in offsets])
+
+
+def settle(window: LeaseWindow, *offsets: int, owner: int = 1) -> list[tuple[int, int]]:
+    failures: list[tuple[int, int]] = []
+    assert window.settle(ids(*offsets), 0, len(offsets), owner, failures) == len(offsets)
+    return failures
+
+
+def ranges(window: LeaseWindow) -> list[tuple[int, int]]:
+    flat = array("q", window.drain())
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def test_settled_runs_are_noted_as_ranges() -> None:
+    window = LeaseWindow(PARTITION, 100)
+    window.lease(10, 1)
+    assert settle(window, 100, 101, 102, 105, 104) == []
+    assert ranges(window) == [(100, 102), (105, 105), (104, 104)]
+    assert ranges(window) == []
+    assert (window.floor, window.next, window.leased) == (103, 110, 5)
+
+
+def test_ids_of_another_partition_end_the_run() -> None:
+    window = LeaseWindow(PARTITION, 0)
+    window.lease(3, 1)
+    failures: list[tuple[int, int]] = []
+    mixed = array("q", [*ids(0), 6 << limits.OFFSET_BITS, *ids(1)])
+    assert window.settle(mixed, 0, 3, 1, failures) == 1
+    assert failures == []
+
+
+def test_refusals_say_why() -> None:
+    window = LeaseWindow(PARTITION, 0)
+    window.lease(2, 1)
+    assert settle(window, 0, owner=2) == [(0, FAIL_NOT_OWNED)]
+    assert settle(window, 2, owner=1) == [(0, FAIL_NOT_LEASED)]
+    assert settle(window, 0, 0) == [(1, FAIL_NOT_LEASED)]
+
+
+def test_many_ranges_do_not_fit_the_first_array() -> None:
+    window = LeaseWindow(PARTITION, 0)
+    window.lease(1000, 1)
+    assert settle(window, *range(0, 1000, 2)) == []
+    assert ranges(window) == [(offset, offset) for offset in range(0, 1000, 2)]
+
+
+def test_stragglers_move_to_the_overflow_and_can_still_be_settled() -> None:
+    window = LeaseWindow(PARTITION, 0)
+    window.lease(3, 1)
+    window.put_back(1, deferred=False)
+    window.put_back(2, deferred=True)
+    for _ in range(400):
+        first = window.next
+        window.lease(2500, 2)
+        assert settle(window, *range(first, first + 2500), owner=2) == []
+        window.drain()
+    assert window.floor > 500_000
+    assert window.first_unsettled() == 0
+    assert window.overflow == {0: (LEASED, 1, 1), 1: (WAITING, 1, 1), 2: (DEFERRED, 1, 1)}
+    assert [window.slot(offset) for offset in (0, 3)] == [(LEASED, 1, 1), (SETTLED, 0, 0)]
+    assert settle(window, 0, owner=2) == [(0, FAIL_NOT_OWNED)]
+    assert settle(window, 0) == []
+    assert window.wake(2)
+    assert not window.wake(2)
+    assert window.lease_again(1, 7) == 2
+    assert window.leased_in(0, 3, 7, 2) == [1]
+    assert window.any_leased_in(0, 3, 7, 2)
+    assert not window.any_leased_in(0, 3, 7, 1)
+    assert window.put_back(1, deferred=False) == 2
+    assert window.lease_again(1, 7) == 3
+    assert settle(window, 1, owner=7) == []
+    assert window.first_unsettled() == 2
+
+
+def test_attempts_stop_at_their_maximum() -> None:
+    window = LeaseWindow(PARTITION, 0)
+    window.restore_next(1)
+    window.restore(0, limits.ATTEMPTS_MAX, deferred=False)
+    assert window.lease_again(0, 1) == limits.ATTEMPTS_MAX
+
+
+def test_truncation_forgets_what_is_behind() -> None:
+    window = LeaseWindow(PARTITION, 0)
+    window.lease(10, 1)
+    settle(window, *range(10))
+    window.truncate(4)
+    assert (window.floor, window.next) == (4, 4)
+    window.lease(2, 1)
+    assert window.slot(4) == (LEASED, 1, 1)
+
+
+class Model:
+    """What a window should be: a dictionary."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.slots: dict[int, tuple[int, int, int]] = {}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60), st.integers(1, 3)), max_size=80))
+def test_window_is_a_dictionary_of_slots(steps: list[tuple[int, int, int]]) -> None:
+    window = LeaseWindow(PARTITION, 0)
+    model = Model()
+    restored = LeaseWindow(PARTITION, 0)
+    for action, number, owner in steps:
+        if action == 0:
+            window.lease(number + 1, owner)
+            model.slots.update({model.next + index: (LEASED, 1, owner) for index in range(number + 1)})
+            model.next += number + 1
+            continue
+        slot = model.slots.get(number, (0, 0, 0))
+        if action == 1:
+            failed = settle(window, number, owner=owner)
+            assert bool(failed) == (slot[0] != LEASED or slot[2] != owner)
+            if not failed:
+                model.slots[number] = (SETTLED, slot[1], slot[2])
+        elif action in (2, 3) and slot[0] == LEASED:
+            window.put_back(number, deferred=action == 3)
+            model.slots[number] = (DEFERRED if action == 3 else WAITING, slot[1], slot[2])
+        elif action == 4 and slot[0] == WAITING:
+            assert window.lease_again(number, owner) == slot[1] + 1
+            model.slots[number] = (LEASED, slot[1] + 1, owner)
+        elif action == 5:
+            assert window.wake(number) == (slot[0] == DEFERRED)
+            if slot[0] == DEFERRED:
+                model.slots[number] = (WAITING, slot[1], slot[2])
+    open_slots = {offset: slot for offset, slot in model.slots.items() if slot[0] != SETTLED}
+    assert window.leased == sum(slot[0] == LEASED for slot in open_slots.values())
+    assert {o: (s, a) for o, s, a in window.unsettled()} == {o: slot[:2] for o, slot in open_slots.items()}
+    assert window.first_unsettled() == min(open_slots, default=model.next)
+    restored.restore_ranges(window.drain())
+    restored.restore_next(model.next)
+    assert {offset for offset, _state, _attempts in restored.unsettled()} == set(open_slots)

@@ -1,0 +1,360 @@
+from __future__ import annotations
+
+import pytest
+
+from polymq import limits
+from polymq.core.access import ANONYMOUS
+from polymq.errors import Refusal, RefusalCode
+
+from .conftest import SECOND_NS, World, inbox
+
+
+def bodies(count: int, prefix: str = "m") -> list[bytes]:
+    return [f"{prefix}{index}".encode() for index in range(count)]
+
+
+def test_messages_come_once_and_in_order(single: World) -> None:
+    consumer = single.consume("t", "g", 100)
+    single.publish("t", *bodies(10))
+    single.publish("t", b"last")
+    single.turn()
+    assert inbox(consumer).got == [(body, 1) for body in [*bodies(10), b"last"]]
+
+
+def test_every_partition_is_consumed(world: World) -> None:
+    consumer = world.consume("t", "g", 100)
+    for body in bodies(12):
+        world.publish("t", body)
+    world.turn()
+    assert sorted(inbox(consumer).bodies) == sorted(bodies(12))
+    assert world.settle(consumer, *inbox(consumer).ids) == []
+    assert consumer.leased == 0
+    view = world.view().groups[0]
+    assert (view.depth, view.leased, view.message_count) == (0, 0, 12)
+
+
+def test_credit_is_a_cap_on_what_is_out(world: World) -> None:
+    consumer = world.consume("t", "g", 3)
+    for body in bodies(8):
+        world.publish("t", body)
+    world.turn()
+    assert len(inbox(consumer).got) == 3
+    world.settle(consumer, inbox(consumer).ids[0])
+    world.turn()
+    assert len(inbox(consumer).got) == 4
+    world.session.credit(consumer, 1)
+    world.settle(consumer, *inbox(consumer).ids[1:3])
+    world.turn()
+    assert len(inbox(consumer).got) == 4
+    world.settle(consumer, inbox(consumer).ids[3])
+    world.turn()
+    assert len(inbox(consumer).got) == 5
+
+
+def test_two_consumers_share_evenly(single: World) -> None:
+    first = single.consume("t", "g", 50)
+    second = single.consume("t", "g", 50)
+    single.publish("t", *bodies(100))
+    single.turn()
+    assert len(inbox(first).got) == len(inbox(second).got) == 50
+    assert sorted(inbox(first).bodies + inbox(second).bodies) == sorted(bodies(100))
+
+
+def test_single_messages_alternate_between_ready_consumers(single: World) -> None:
+    first = single.consume("t", "g", 50)
+    second = single.consume("t", "g", 50)
+    for body in bodies(20):
+        single.publish("t", body)
+        single.turn()
+    assert len(inbox(first).got) == len(inbox(second).got) == 10
+
+
+def test_groups_are_independent(world: World) -> None:
+    one = world.consume("t", "one", 10)
+    two = world.consume("t", "two", 10)
+    world.publish("t", b"x")
+    world.turn()
+    assert inbox(one).got == inbox(two).got == [(b"x", 1)]
+    assert inbox(one).ids == inbox(two).ids
+
+
+def test_first_group_gets_the_backlog_and_later_ones_what_is_new(world: World) -> None:
+    world.publish("t", b"old")
+    world.turn()
+    assert world.view().held == 1
+    first = world.consume("t", "first", 10)
+    later = world.consume("t", "later", 10)
+    world.publish("t", b"new")
+    world.turn()
+    assert inbox(first).bodies == [b"old", b"new"]
+    assert inbox(later).bodies == [b"new"]
+    assert world.view().held == 0
+
+
+def test_settling_what_is_not_out_is_refused(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    other = single.consume("t", "g", 0)
+    single.publish("t", b"x")
+    single.turn()
+    message_id = inbox(consumer).ids[0]
+    assert single.settle(other, message_id) == [(0, RefusalCode.MESSAGE_NOT_OWNED)]
+    assert single.settle(consumer, message_id + 1, 77 << limits.OFFSET_BITS) == [
+        (0, RefusalCode.MESSAGE_NOT_LEASED),
+        (1, RefusalCode.MESSAGE_NOT_LEASED),
+    ]
+    assert single.settle(consumer, message_id, message_id) == [(1, RefusalCode.MESSAGE_NOT_LEASED)]
+    assert consumer.leased == 0
+
+
+def test_requeued_message_goes_to_the_tail(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    single.publish("t", *bodies(5))
+    single.turn()
+    first = inbox(consumer).ids[0]
+    single.session.requeue(consumer, first, delay_ns=0)
+    single.turn()
+    for _ in range(5):
+        single.settle(consumer, inbox(consumer).ids[-1])
+        single.turn()
+    assert inbox(consumer).got == [(b"m0", 1), (b"m1", 1), (b"m2", 1), (b"m3", 1), (b"m4", 1), (b"m0", 2)]
+
+
+def test_requeue_with_a_delay_comes_back_exactly_then(world: World) -> None:
+    consumer = world.consume("t", "g", 5)
+    world.publish("t", b"x")
+    world.turn()
+    world.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=3 * SECOND_NS)
+    world.turn()
+    assert world.view().groups[0].deferred == 1
+    world.wait(2.999)
+    assert len(inbox(consumer).got) == 1
+    world.wait(0.001)
+    assert inbox(consumer).got == [(b"x", 1), (b"x", 2)]
+    assert world.view().groups[0].deferred == 0
+
+
+def test_lease_runs_out_exactly_and_the_message_comes_again(world: World) -> None:
+    consumer = world.consume("t", "g", 5, lease_ns=2 * SECOND_NS)
+    world.publish("t", b"x")
+    world.turn()
+    world.wait(1.999)
+    assert len(inbox(consumer).got) == 1
+    world.wait(0.001)
+    assert inbox(consumer).got == [(b"x", 1), (b"x", 2)]
+    view = world.view().groups[0]
+    assert (view.timeout_count, view.requeue_count, view.leased) == (1, 0, 1)
+
+
+def test_only_what_is_still_out_times_out(single: World) -> None:
+    consumer = single.consume("t", "g", 10, lease_ns=SECOND_NS)
+    single.publish("t", *bodies(4))
+    single.turn()
+    ids = list(inbox(consumer).ids)
+    single.settle(consumer, ids[0], ids[2])
+    single.session.credit(consumer, 0)
+    single.wait(1)
+    assert single.view().groups[0].timeout_count == 2
+    assert single.settle(consumer, ids[1]) == [(0, RefusalCode.MESSAGE_NOT_LEASED)]
+
+
+def test_a_second_delivery_is_not_ended_by_the_first_lease(single: World) -> None:
+    consumer = single.consume("t", "g", 1, lease_ns=2 * SECOND_NS)
+    single.publish("t", b"x")
+    single.turn()
+    single.wait(1)
+    single.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=0)
+    single.turn()
+    single.wait(1)
+    assert inbox(consumer).got == [(b"x", 1), (b"x", 2)]
+    single.wait(1)
+    assert len(inbox(consumer).got) == 3
+
+
+def test_touch_extends_up_to_the_cap(single: World) -> None:
+    consumer = single.consume("t", "g", 1, lease_ns=2 * SECOND_NS)
+    single.publish("t", b"x")
+    single.turn()
+    message_id = inbox(consumer).ids[0]
+    for _ in range(2):
+        single.wait(1.5)
+        single.session.extend(consumer, message_id, lease_ns_max=4 * SECOND_NS)
+    assert len(inbox(consumer).got) == 1
+    single.wait(0.999)
+    assert len(inbox(consumer).got) == 1
+    single.wait(0.001)
+    assert len(inbox(consumer).got) == 2
+
+
+def test_touching_one_of_many_leaves_the_others_alone(single: World) -> None:
+    consumer = single.consume("t", "g", 3, lease_ns=2 * SECOND_NS)
+    single.publish("t", *bodies(3))
+    single.turn()
+    ids = list(inbox(consumer).ids)
+    single.wait(1)
+    single.session.extend(consumer, ids[1], lease_ns_max=60 * SECOND_NS)
+    single.session.credit(consumer, 0)
+    single.wait(1)
+    assert consumer.leased == 1
+    assert single.settle(consumer, ids[1]) == []
+
+
+def test_messages_of_a_vanished_consumer_wait_for_their_lease(single: World) -> None:
+    gone = single.consume("t", "g", 5, lease_ns=3 * SECOND_NS)
+    single.publish("t", b"x")
+    single.turn()
+    single.session.unsubscribe(gone)
+    other = single.consume("t", "g", 5)
+    single.wait(2.9)
+    assert inbox(other).got == []
+    single.wait(0.1)
+    assert inbox(other).got == [(b"x", 2)]
+
+
+def test_paused_group_gets_nothing_until_it_goes_on(world: World) -> None:
+    consumer = world.consume("t", "g", 5)
+    world.session.pause_group("t", "g", paused=True)
+    world.publish("t", b"x")
+    world.turn()
+    assert inbox(consumer).got == []
+    world.session.pause_group("t", "g", paused=False)
+    world.turn()
+    assert inbox(consumer).got == [(b"x", 1)]
+
+
+def test_paused_topic_keeps_what_is_new(world: World) -> None:
+    consumer = world.consume("t", "g", 5)
+    world.session.pause_topic("t", paused=True)
+    world.publish("t", b"x")
+    world.turn()
+    view = world.view()
+    assert (view.held, view.groups[0].depth, inbox(consumer).got) == (1, 0, [])
+    world.session.pause_topic("t", paused=False)
+    world.turn()
+    assert inbox(consumer).got == [(b"x", 1)]
+
+
+def test_emptying_a_paused_topic_drops_only_what_it_keeps(single: World) -> None:
+    consumer = single.consume("t", "g", 0)
+    single.publish("t", b"a", b"b")
+    single.turn()
+    single.session.pause_topic("t", paused=True)
+    single.publish("t", b"c", b"d")
+    single.turn()
+    single.session.empty_topic("t")
+    single.session.pause_topic("t", paused=False)
+    single.publish("t", b"e")
+    single.turn()
+    assert single.view().groups[0].depth == 3
+    single.session.credit(consumer, 10)
+    single.turn()
+    assert inbox(consumer).bodies == [b"a", b"b", b"e"]
+
+
+def test_emptying_a_group_drops_waiting_leased_and_deferred(world: World) -> None:
+    consumer = world.consume("t", "g", 2)
+    for body in bodies(6):
+        world.publish("t", body)
+    world.turn()
+    world.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=SECOND_NS)
+    world.session.empty_group("t", "g")
+    world.wait(100)
+    view = world.view().groups[0]
+    assert (view.depth, view.leased, view.deferred, consumer.leased) == (0, 0, 0, 0)
+    seen = len(inbox(consumer).got)
+    world.publish("t", b"new")
+    world.turn()
+    assert inbox(consumer).bodies[seen:] == [b"new"]
+    assert world.settle(consumer, inbox(consumer).ids[1]) == [(0, RefusalCode.MESSAGE_NOT_LEASED)]
+
+
+def test_deleting_the_last_group_makes_the_topic_keep_what_comes(world: World) -> None:
+    consumer = world.consume("t", "g", 5)
+    world.session.delete_group("t", "g")
+    assert inbox(consumer).reason == "group deleted"
+    world.publish("t", b"x")
+    world.turn()
+    assert world.view().held == 1
+    again = world.consume("t", "g2", 5)
+    world.turn()
+    assert inbox(again).got == [(b"x", 1)]
+
+
+def test_ephemeral_group_and_topic_go_with_the_last_consumer(world: World) -> None:
+    first = world.consume("t", "g", 5, ephemeral_group=True, ephemeral_topic=True)
+    second = world.consume("t", "g", 5, ephemeral_group=True, ephemeral_topic=True)
+    world.session.unsubscribe(first)
+    assert world.session.topic_names() == ["t"]
+    world.session.unsubscribe(second)
+    assert world.session.topic_names() == []
+    assert world.store.logs == {}
+
+
+def test_deleted_topic_tells_its_consumers_and_is_made_anew(world: World) -> None:
+    consumer = world.consume("t", "g", 5)
+    world.publish("t", b"x")
+    world.session.delete_topic("t")
+    assert inbox(consumer).reason == "topic deleted"
+    world.publish("t", b"y")
+    world.turn()
+    assert inbox(consumer).got == []
+    assert world.view().held == 1
+
+
+def test_held_consumer_gets_nothing_and_blocks_nobody(single: World) -> None:
+    slow = single.consume("t", "g", 100)
+    quick = single.consume("t", "g", 100)
+    single.session.hold(slow, held=True)
+    single.publish("t", *bodies(10))
+    single.turn()
+    assert (len(inbox(slow).got), len(inbox(quick).got)) == (0, 10)
+
+
+def test_sampling_drops_the_rest_for_good(single: World) -> None:
+    consumer = single.consume("t", "g", 2500, sample_percent=9)
+    single.publish("t", *bodies(1000))
+    single.turn()
+    assert len(inbox(consumer).got) == 100
+    assert single.view().groups[0].depth == 0
+
+
+def test_cold_data_is_waited_for_not_skipped(single: World) -> None:
+    consumer = single.consume("t", "g", 5)
+    single.store.logs[0].cold = True
+    single.publish("t", b"x")
+    single.broker.tick()
+    single.store.commit()
+    assert single.broker.dispatch() == []
+    single.store.logs[0].cold = False
+    single.turn()
+    assert inbox(consumer).got == [(b"x", 1)]
+
+
+def test_group_may_be_full(single: World) -> None:
+    single.settings = type(single.settings)(group_consumers_max=1)
+    single.restart()
+    single.consume("t", "g", 1)
+    with pytest.raises(Refusal) as refused:
+        single.consume("t", "g", 1)
+    assert refused.value.code is RefusalCode.GROUP_FULL
+
+
+def test_deliveries_that_are_settled_are_forgotten_behind_one_that_is_not(single: World) -> None:
+    consumer = single.consume("t", "g", 2)
+    single.publish("t", b"stuck")
+    single.turn()
+    stuck = inbox(consumer).ids[0]
+    for _ in range(1100):
+        single.publish("t", b"x")
+        single.turn()
+        assert single.settle(consumer, inbox(consumer).ids[-1]) == []
+    assert len(consumer.runs) < 100
+    assert single.settle(consumer, stuck) == []
+
+
+def test_a_session_that_ends_takes_its_subscriptions_with_it(single: World) -> None:
+    other = single.broker.session(ANONYMOUS)
+    single.session, kept = other, single.session
+    single.consume("t", "g", 1)
+    other.close()
+    single.session = kept
+    assert single.view().groups[0].consumer_count == 0

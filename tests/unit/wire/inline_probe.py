@@ -1,0 +1,46 @@
+"""Every helper of inline.pxd behind a Python function: test_inline.py compiles this file, nothing else uses it."""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    from polymq.wire.inline import copy, load_i64, load_u32, load_u32_be, store_i64, store_i64_be, store_u32, store_u32_be
+
+
+def run_copy(
+    target: cython.uchar[::1],
+    at: cython.Py_ssize_t,
+    source: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
+):
+    copy(target, at, source, start, size)
+
+
+def run_load_u32(source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t):
+    return load_u32(source, at)
+
+
+def run_load_i64(source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t):
+    return load_i64(source, at)
+
+
+def run_load_u32_be(source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t):
+    return load_u32_be(source, at)
+
+
+def run_store_u32(target: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.uint):
+    store_u32(target, at, value)
+
+
+def run_store_u32_be(target: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.uint):
+    store_u32_be(target, at, value)
+
+
+def run_store_i64(target: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong):
+    store_i64(target, at, value)
+
+
+def run_store_i64_be(target: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong):
+    store_i64_be(target, at, value)

@@ -1,0 +1,84 @@
+"""The helpers that are included into compiled modules do what their Python originals do.
+
+Where the hot modules are compiled there is a C compiler, and the comparison is with C; elsewhere it is with the
+interpreted probe, which still proves inline.py against `struct`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polymq.wire import inline, records
+
+HERE = Path(__file__).parent
+SOURCE = Path(inline.__file__).parents[2]
+
+
+def compiled_probe(folder: Path) -> Path:
+    """Compile the probe in a folder of its own; a second process keeps the compiler's warnings out of this one."""
+    for name in ("inline_probe.py", "inline_probe.pxd"):
+        shutil.copy(HERE / name, folder / name)
+    script = (
+        "from Cython.Build import cythonize; from setuptools import Extension, setup;"
+        "setup(name='probe', script_args=['-q', 'build_ext', '--inplace'], ext_modules=cythonize([Extension('inline_probe', ['inline_probe.py'])],"
+        f"include_path=[{str(SOURCE)!r}], language_level=3, quiet=True, compiler_directives=dict(wraparound=False, boundscheck=False)))"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=folder, check=True, capture_output=True)
+    return next(path for path in folder.iterdir() if path.suffix in {".so", ".pyd"})
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory):
+    compiled = not str(records.__file__).endswith(".py")
+    path = compiled_probe(tmp_path_factory.mktemp("probe")) if compiled else HERE / "inline_probe.py"
+    spec = importlib.util.spec_from_file_location("inline_probe", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+LOADS = [("load_u32", "<I"), ("load_i64", "<q"), ("load_u32_be", ">I")]
+STORES = [("store_u32", "<I"), ("store_u32_be", ">I"), ("store_i64", "<q"), ("store_i64_be", ">q")]
+
+
+@pytest.mark.parametrize(("name", "layout"), LOADS)
+@given(data=st.binary(min_size=12, max_size=16), at=st.integers(0, 4))
+def test_loads_agree(probe, name: str, layout: str, data: bytes, at: int) -> None:
+    expected = struct.unpack_from(layout, data, at)[0]
+    assert getattr(inline, name)(data, at) == expected
+    assert getattr(probe, f"run_{name}")(data, at) == expected
+
+
+@pytest.mark.parametrize("value", [0, 1, 0x7F, 0x80, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, -1, -(2**31), -(2**63)])
+@pytest.mark.parametrize(("name", "layout"), STORES)
+def test_stores_agree(probe, name: str, layout: str, value: int) -> None:
+    if layout[1] == "I":
+        value &= 2**32 - 1
+    expected = b"\xaa" * 3 + struct.pack(layout, value)
+    expected += b"\xaa" * (16 - len(expected))
+    for store in (getattr(inline, name), getattr(probe, f"run_{name}")):
+        target = bytearray(b"\xaa" * 16)
+        store(target, 3, value)
+        assert target == expected
+
+
+@given(source=st.binary(max_size=40), target=st.binary(max_size=40), data=st.data())
+def test_copies_agree(probe, source: bytes, target: bytes, data: st.DataObject) -> None:
+    size = data.draw(st.integers(0, min(len(source), len(target))))
+    start, at = data.draw(st.integers(0, len(source) - size)), data.draw(st.integers(0, len(target) - size))
+    expected = target[:at] + source[start : start + size] + target[at + size :]
+    for copy in (inline.copy, probe.run_copy):
+        changed = bytearray(target)
+        copy(changed, at, source, start, size)
+        assert changed == expected
