@@ -99,9 +99,13 @@ class Chain:
     def roll(self, base_offset: int, *, room_bytes: int, now_ns: int, epoch: int) -> Segment:
         """Make a new active segment with room for `room_bytes` behind its header, which is written.
 
-        Raises StoreFull when there is no room for it, StoreFailed for other errors; then the active one stays.
+        An active segment that holds nothing yet would have the same name: that one is made larger instead, in place,
+        since a checkpoint may speak of it. Raises StoreFull when there is no room, StoreFailed for other errors; then
+        the active one stays.
         """
         volume = self.volume
+        if self.active is not None and self.active.base_offset == base_offset:
+            return self._grow(self.active, SEGMENT_HEADER_SIZE_BYTES + room_bytes)
         segment = Segment(self.path(base_offset), base_offset)
         segment.segment_id = volume.random_u64()
         segment.created_ns = now_ns
@@ -128,6 +132,24 @@ class Chain:
         self.active = segment
         self.folder_dirty = True
         self.wrote(segment, len(header))
+        return segment
+
+    def _grow(self, segment: Segment, need_bytes: int) -> Segment:
+        """Give the active segment, which holds nothing but its header, more room."""
+        if self.volume.full and not self.reserve:
+            raise StoreFull("free space on the disk is below the mark")
+        size_bytes = max(segment.size_bytes, self.volume.settings.segment_size_bytes_first)
+        while size_bytes < need_bytes:
+            size_bytes *= 2
+        try:
+            self.volume.file(segment).allocate(size_bytes)
+        except OSError as error:
+            raise store_error(error, f"segment {segment.path}") from error
+        self.volume.reserved_bytes += size_bytes - segment.size_bytes
+        segment.size_bytes = size_bytes
+        segment.view = None
+        if segment not in self.dirty:
+            self.dirty.append(segment)
         return segment
 
     def return_to(self, segment: Segment | None) -> None:

@@ -191,8 +191,8 @@ class Committer:
             log = capture.log
             if problem:
                 log.fence(f"partition {log.number} cannot be synced: {problem}")
-            elif not journal.failed and log.synced(capture.point):
-                journal.append(encode_checkpoint(capture.point))
+            elif not journal.failed and log.synced(capture.point) and log.synced_point is not None:
+                journal.append(encode_checkpoint(log.synced_point))
             reason = log.failed or journal.failed
             for ticket in capture.tickets:
                 if reason:

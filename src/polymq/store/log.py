@@ -65,6 +65,8 @@ class Log:
         "_buffer",
         "_committer",
         "_dirty",
+        "_dropped_before_capture",
+        "_dropped_size_bytes",
         "_index",
         "_journal",
         "_listed",
@@ -124,6 +126,8 @@ class Log:
         self._listed = True
         self._dirty = False
         self._surveying = False
+        self._dropped_size_bytes = 0
+        self._dropped_before_capture = 0
         self._written_end = 0
         self._base_time_ns = 0
         self._index: SparseIndex | None = None
@@ -158,12 +162,12 @@ class Log:
         elif self.chain.segments:
             active = self.chain.active = self.chain.segments[-1]
             active.segment_id, active.used, active.own_from = found.segment_id, found.position, found.position
-            if listed and found.end > found.synced:
-                self._redo_sync(found)
+            if found.unsynced:
+                self._redo_sync(found.synced)
 
-    def _redo_sync(self, found: RecoveredLog) -> None:
+    def _redo_sync(self, synced: int) -> None:
         """Put everything behind the checkpoint into the next sync: the page cache may hold it and the disk not."""
-        self.chain.dirty = [segment for segment in self.chain.segments if segment.end_offset > found.synced]
+        self.chain.dirty = [segment for segment in self.chain.segments if segment.end_offset > synced or segment.base_offset >= synced]
         self.chain.folder_dirty = self.chain.folder_made = True
         self._mark_dirty()
 
@@ -323,9 +327,10 @@ class Log:
         except StoreFailed as error:
             self.fence(str(error))
             raise
-        self.size_bytes += segment.used
-        if previous is not None:
-            self._finish(previous)
+        if segment is not previous:
+            self.size_bytes += segment.used
+            if previous is not None:
+                self._finish(previous)
         segment.index = self._index = SparseIndex(self._volume.settings.index_interval_bytes)
         self._room = segment.size_bytes - segment.used
         self._mark_dirty()
@@ -468,6 +473,7 @@ class Log:
         chain.dirty = []
         chain.folder_dirty = chain.folder_made = False
         self._dirty = False
+        self._dropped_before_capture = self._dropped_size_bytes
         tickets, self._sync_tickets = self._sync_tickets, []
         return paths, folders, self.point(), tickets
 
@@ -475,6 +481,9 @@ class Log:
         """Take note that a sync has covered everything up to `point`; False if that is of no interest any more."""
         if self.failed or self.deleted:
             return False
+        if point.start != self.start:
+            # Segments were dropped while the sync ran: that must not be taken back.
+            point = self._shortened(point, self._dropped_size_bytes - self._dropped_before_capture)
         self.synced_point = point
         if self.sync:
             self.readable = max(self.readable, point.end)
@@ -564,14 +573,15 @@ class Log:
             del self.epochs[0]
         point = self.synced_point
         assert point is not None
-        self.synced_point = point = replace(
-            point,
-            start=self.start,
-            sealed_size_bytes=max(0, point.sealed_size_bytes - dropped_size_bytes),
-            epochs=tuple(self.epochs),
-        )
+        self._dropped_size_bytes += dropped_size_bytes
+        self.synced_point = point = self._shortened(point, dropped_size_bytes)
         self._journal.append(encode_checkpoint(point))
         self._committer.remove_after_sync(forget(dropped))
+
+    def _shortened(self, point: Checkpoint, dropped_size_bytes: int) -> Checkpoint:
+        """Make a checkpoint agree with the partition's present start."""
+        sealed_size_bytes = max(0, point.sealed_size_bytes - dropped_size_bytes)
+        return replace(point, start=self.start, sealed_size_bytes=sealed_size_bytes, epochs=tuple(self.epochs))
 
     def close(self) -> None:
         """Let go of files and of room that was reserved."""

@@ -59,8 +59,9 @@ class RecoveredLog:
     last_time_ns: int = 0
     sealed_size_bytes: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    # How far it was already known to be synced.
+    # How far it was already known to be synced, and whether there is anything behind that, if only an empty segment.
     synced: int = 0
+    unsynced: bool = False
     failed: str = ""
 
 
@@ -143,9 +144,11 @@ class _Recovery:
         else:
             found.sealed_size_bytes += found.position
             found.bases.append(base)
+            found.unsynced = True
             found.segment_id = parse_segment_header(data).segment_id
         walk = Walk(found.segment_id, found.end, epoch=found.epochs[-1][0] if found.epochs else 0, time_ns=found.last_time_ns)
         found.position = scan(file.pread, walk, position, size)
+        found.unsynced = found.unsynced or walk.offset > found.end
         found.end, found.last_time_ns = walk.offset, walk.time_ns
         found.epochs += walk.epochs
         cut = bool(walk.problem) or (walk.ended and not self.same_boot and not _zeros(file, found.position, size))

@@ -190,15 +190,15 @@ class Store:
             bases = [point.segment_base] if point.segment_base >= 0 else []
             log.attach(
                 RecoveredLog(
-                    point.start,
-                    point.end,
-                    bases,
-                    point.segment_id,
-                    point.position,
-                    point.last_time_ns,
-                    point.sealed_size_bytes,
-                    list(point.epochs),
-                    point.end,
+                    start=point.start,
+                    end=point.end,
+                    bases=bases,
+                    segment_id=point.segment_id,
+                    position=point.position,
+                    last_time_ns=point.last_time_ns,
+                    sealed_size_bytes=point.sealed_size_bytes,
+                    epochs=list(point.epochs),
+                    synced=point.end,
                 ),
                 listed=not bases,
             )
@@ -312,27 +312,33 @@ class Store:
 
 
 def _check_format(files: Files) -> None:
-    """Make sure that this is a data folder of ours, or make it one if it is empty. Raises StoreFailed, OSError."""
+    """Make sure that this is a data folder of ours, or make it one if it is empty. Raises StoreFailed, OSError.
+
+    The mark is durable before there is anything else, so that data without a mark is never our own doing.
+    """
+    has_data = bool(files.list(JOURNAL_FOLDER)) or bool(files.list(PARTITIONS_FOLDER))
+    found = b""
     if files.exists(FORMAT_NAME):
         file = files.open(FORMAT_NAME)
         try:
             found = file.pread(2 * len(FORMAT), 0)
         finally:
             file.close()
-        if found == FORMAT:
-            return
-        if found.strip(b"\0"):
+    if found != FORMAT:
+        if has_data and not found.strip(b"\0"):
+            raise StoreFailed(f"the folder has data but no {FORMAT_NAME} file: restore it from a copy, or use another folder")
+        if has_data or not FORMAT.startswith(found.rstrip(b"\0")):
             raise StoreFailed(
                 f"the folder says it is {found.strip()!r}, this program reads {FORMAT.strip()!r}: use the version that wrote it"
             )
-    elif files.exists(JOURNAL_FOLDER) or files.exists(PARTITIONS_FOLDER):
-        raise StoreFailed(f"the folder has data but no {FORMAT_NAME} file: restore it from a copy, or use another folder")
-    file = files.open(FORMAT_NAME, create=True)
-    try:
-        file.pwrite(FORMAT, 0)
-        file.sync()
-    finally:
-        file.close()
-    files.make_folder(JOURNAL_FOLDER)
-    files.make_folder(PARTITIONS_FOLDER)
-    files.sync_folder("")
+        file = files.open(FORMAT_NAME, create=True)
+        try:
+            file.pwrite(FORMAT, 0)
+            file.sync()
+        finally:
+            file.close()
+        files.sync_folder("")
+    if not files.exists(JOURNAL_FOLDER) or not files.exists(PARTITIONS_FOLDER):
+        files.make_folder(JOURNAL_FOLDER)
+        files.make_folder(PARTITIONS_FOLDER)
+        files.sync_folder("")

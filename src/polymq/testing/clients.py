@@ -233,6 +233,8 @@ class Consumer(Client):
         self._output += f"SUB {self.topic} {self.channel}\n".encode()
         world.ledger.subscribes(self.connection, self.topic, self.channel)
         self._ready(100 if self.eager else 1 + world.random.randrange(options.ready_max))
+        if self.eager:
+            self._confirm()
 
     def _ready(self, count: int) -> None:
         self._output += b"RDY %d\n" % count

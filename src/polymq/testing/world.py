@@ -184,7 +184,7 @@ class World:
         ]
         end_ns = self.clock.monotonic_ns() + _DRAIN_NS_MAX
         step_ns = 50_000_000
-        while self.ledger.owed() or any(client.connection.commands for client in self.clients):
+        while self.ledger.owed() or any(client.stream is None or client.connection.commands for client in self.clients):
             self._run_until(self.clock.monotonic_ns() + step_ns)
             step_ns = min(2 * step_ns, _SECOND_NS)
             if self.clock.monotonic_ns() >= end_ns:
@@ -236,7 +236,7 @@ class _Tap:
         if all_of_it:
             self._held_up_ns = None
         elif self._held_up_ns is None:
-            self._held_up_ns = now_ns
+            self._held_up_ns = made_ns
         if not connection.open:
             return
         for kind, frame in self._reader.feed(data):

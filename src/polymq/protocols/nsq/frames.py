@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from polymq.errors import LocalProtocolError, RemoteProtocolError
+from polymq.errors import LocalProtocolError
 from polymq.protocols.nsq.commands import MESSAGE_ID_SIZE_BYTES
 from polymq.protocols.nsq.names import is_valid_name
 from polymq.protocols.nsq.settings import MAGIC
@@ -31,6 +31,7 @@ __all__ = [
     "FrameReader",
     "MessageRun",
     "Response",
+    "Violation",
     "WireMessage",
     "deferred_publish",
     "finish",
@@ -110,59 +111,71 @@ class MessageRun:
             at = end
 
 
-Frame = Response | Error | MessageRun
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What came is no frame. Always the last: the reader swallows everything behind it."""
+
+    reason: str
+
+
+Frame = Response | Error | MessageRun | Violation
 
 
 class FrameReader:
     """Cuts what a server sends into frames. Feed it; it keeps what is not whole yet.
 
-    Raises:  RemoteProtocolError (fatal) for a size or a type that no frame has.
+    A size or a type that no frame has ends the stream with a `Violation`, behind the frames before it.
     Cost:    one copy of what is fed, and one of the messages; each byte is looked at once, because the start of an
              unfinished frame is remembered together with what it takes to finish it.
     """
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self._need = 8
+        self._need = _FRAME_HEADER.size
+        self._broken = False
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Add what came and return the frames that are whole now."""
         rest = self._rest
-        rest += data
         frames: list[Frame] = []
-        if len(rest) < self._need:
+        if self._broken:
             return frames
+        rest += data
         end = len(rest)
-        at = 0
-        run_at = 0
-        run_count = 0
-        self._need = 8
-        while end - at >= 8:
+        if end < self._need:
+            return frames
+        at = run_at = run_count = 0
+        self._need = _FRAME_HEADER.size
+        while end - at >= _FRAME_HEADER.size:
             size, kind = _FRAME_HEADER.unpack_from(rest, at)
-            if (
-                not _TYPE_SIZE_BYTES <= size <= FRAME_SIZE_BYTES_MAX
-                or kind > _MESSAGE
-                or (kind == _MESSAGE and size < _MESSAGE_FRAME_SIZE_MIN)
-            ):
-                raise RemoteProtocolError(f"no frame has size {size} and type {kind}")
-            if end - at < 4 + size:
+            if not _is_frame(size, kind):
+                self._broken = True
+                break
+            after = at + 4 + size
+            if after > end:
                 self._need = 4 + size
                 break
             if kind == _MESSAGE:
-                if run_count == 0:
-                    run_at = at
                 run_count += 1
             else:
                 if run_count:
                     frames.append(MessageRun(bytes(rest[run_at:at]), run_count))
                     run_count = 0
-                payload = bytes(rest[at + 8 : at + 4 + size])
+                payload = bytes(rest[at + 8 : after])
                 frames.append(Response(payload) if kind == _RESPONSE else Error(payload))
-            at += 4 + size
+                run_at = after
+            at = after
         if run_count:
             frames.append(MessageRun(bytes(rest[run_at:at]), run_count))
+        if self._broken:
+            frames.append(Violation(f"no frame has size {size} and type {kind}"))
         del rest[:at]
         return frames
+
+
+def _is_frame(size: int, kind: int) -> bool:
+    size_min = _MESSAGE_FRAME_SIZE_MIN if kind == _MESSAGE else _TYPE_SIZE_BYTES
+    return kind in {_RESPONSE, _ERROR, _MESSAGE} and size_min <= size <= FRAME_SIZE_BYTES_MAX
 
 
 def _name(name: str | bytes, what: str) -> bytes:

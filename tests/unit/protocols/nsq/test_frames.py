@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polymq.errors import LocalProtocolError, RemoteProtocolError
+from polymq.errors import LocalProtocolError
 from polymq.protocols.nsq import encode, frames
-from polymq.protocols.nsq.frames import Error, FrameReader, MessageRun, Response, WireMessage
+from polymq.protocols.nsq.frames import Error, FrameReader, MessageRun, Response, Violation, WireMessage
 from polymq.protocols.nsq.states import Command
 from tests.unit.protocols.nsq.streams import run
 
@@ -71,10 +71,12 @@ def test_consecutive_messages_are_one_run() -> None:
     "header",
     [(3, 0), (0, 0), (-1, 1), (frames.FRAME_SIZE_BYTES_MAX + 1, 2), (29, 2), (10, 3), (10, 0xFFFFFFFF)],
 )
-def test_headers_that_no_frame_has(header: tuple[int, int]) -> None:
-    with pytest.raises(RemoteProtocolError) as raised:
-        FrameReader().feed(struct.pack(">iI", *header))
-    assert raised.value.fatal
+def test_a_header_that_no_frame_has_ends_the_stream_behind_what_came_before(header: tuple[int, int]) -> None:
+    wrong = struct.pack(">iI", *header)
+    reader = FrameReader()
+    found = reader.feed(encode.OK_FRAME + wrong + encode.OK_FRAME)
+    assert found == [Response(b"OK"), Violation(f"no frame has size {header[0]} and type {header[1]}")]
+    assert reader.feed(encode.OK_FRAME) == []
 
 
 def test_which_errors_end_the_connection() -> None:
