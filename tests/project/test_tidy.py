@@ -25,6 +25,7 @@ TEXT_SUFFIXES = {".py", ".pxd", ".pyi", ".md", ".toml", ".sh", ".txt", ".c", ".g
 # Modules without a test file of their own name, with the reason.
 UNTESTED = {
     "polymq.__init__": "covered by tests/unit/test_build.py",
+    "polymq.cli.__main__": "run by tests/unit/cli/test_main.py",
 }
 
 
@@ -128,7 +129,7 @@ def test_hot_modules_are_the_same_everywhere() -> None:
 def mypy_override() -> list[str]:
     """Read the list of the mypy override that knows typed memoryviews."""
     document = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))
-    (override,) = [each for each in document["tool"]["mypy"]["overrides"] if "valid-type" in each.get("disable_error_code", ())]
+    (override,) = [each for each in document["tool"]["mypy"]["overrides"] if "untyped-decorator" in each.get("disable_error_code", ())]
     names = override["module"]
     assert isinstance(names, list)
     return names

@@ -157,9 +157,13 @@ class Outbox:
         del self._gates[0]
         return gate.layer
 
-    def unmark(self, layer: Layer) -> None:
-        """Forget the mark of a layer that will not be used."""
-        self._gates = [gate for gate in self._gates if not isinstance(gate, _Mark) or gate.layer is not layer]
+    def cut(self, layer: Layer) -> None:
+        """Drop what was meant for a layer that will not be used, if it is still behind its mark."""
+        for index, gate in enumerate(self._gates):
+            if isinstance(gate, _Mark) and gate.layer is layer:
+                self.end = gate.position
+                del self._gates[index:]
+                return
 
     def limit(self) -> int:
         """Where sending has to stop: at the first gate, or at the end."""

@@ -111,6 +111,8 @@ class Pump:
                 self._end_input(connection)
             else:
                 self._feed(connection, view)
+                if connection.layers is not None and connection.layers.closing:
+                    self._end_input(connection)
         except LayerFailed as error:
             self._fail_layer(connection, str(error))
         except InputTooLarge:
@@ -234,8 +236,9 @@ class Pump:
 
     def _end_input(self, connection: Connection) -> None:
         """The peer sends nothing more: that is the end of the connection, as far as every protocol is concerned."""
-        self._call(connection, connection.gateway.eof)
-        self._close(connection, "closed by the peer")
+        if connection.state is _OPEN:
+            self._call(connection, connection.gateway.eof)
+            self._close(connection, "closed by the peer")
 
     def _linger(self, connection: Connection) -> None:
         try:
@@ -269,6 +272,9 @@ class Pump:
                 outbox.write_after(effect.ticket, effect.data, effect.failure)
                 outbox.hold_below = 0
                 self._gate(connection)
+                if effect.publishes and not connection.publishes:
+                    connection.publishes = True
+                    self._follow(connection)
             else:
                 self._apply_rare(connection, effect)
 
@@ -301,9 +307,6 @@ class Pump:
         if not connection.gated:
             connection.gated = True
             self._gated.append(connection)
-        if not connection.publishes:
-            connection.publishes = True
-            self._follow(connection)
 
     def _settle(self) -> None:
         """See whose commits are done."""
@@ -379,7 +382,7 @@ class Pump:
             self._drop(connection, reason)
             return
         layer = layers.pop()
-        connection.outbox.unmark(layer)
+        connection.outbox.cut(layer)
         if layer.wants_write():
             wire.write(layer.send(b""))
         self._call(connection, partial(connection.gateway.upgrade_failed, reason))

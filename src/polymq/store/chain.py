@@ -1,0 +1,240 @@
+"""A chain of preallocated segment files, of which the last is written: what a partition and the journal have in common.
+
+The next segment is made ready by the worker, with zeros written into real blocks, before it is needed: a write into
+pages that the page cache has costs a fraction of one into fresh pages, and its sync carries no new block. It waits
+under the name `next` and gets its real one when the chain rolls over to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from polymq.errors import StoreFull
+from polymq.store.segment import SEGMENT_HEADER_SIZE_BYTES, Segment, encode_segment_header
+from polymq.store.volume import store_error
+from polymq.store.workers import Lane
+
+if TYPE_CHECKING:
+    from polymq.store.files import Files
+    from polymq.store.volume import Volume
+
+__all__ = ["Chain"]
+
+_ZEROS: Final = bytes(1024 * 1024)
+_PAGE: Final = 4096
+
+
+def prepare(files: Files, path: str, size_bytes: int) -> None:
+    """Make a file of real blocks whose pages are in the page cache. Runs in the worker; raises OSError."""
+    file = files.open(path, create=True)
+    try:
+        try:
+            # Cut first: a file of an earlier life may hold anything.
+            file.truncate(0)
+            file.allocate(size_bytes)
+            for position in range(0, size_bytes, len(_ZEROS)):
+                file.pwrite(_ZEROS[: size_bytes - position], position)
+        finally:
+            file.close()
+    except OSError:
+        files.remove(path)
+        raise
+
+
+class Chain:
+    """The segments of one partition, or of the journal. `active` is None until something is written."""
+
+    __slots__ = (
+        "_closed",
+        "_next_size_bytes",
+        "_preparing",
+        "active",
+        "dirty",
+        "folder",
+        "folder_dirty",
+        "folder_made",
+        "magic",
+        "partition",
+        "reserve",
+        "segments",
+        "suffix",
+        "volume",
+    )
+
+    def __init__(self, volume: Volume, folder: str, *, magic: int, partition: int, suffix: str, reserve: bool = False) -> None:
+        self.volume = volume
+        # Whether it may use the room that is kept free: the journal may, so that what is full can be emptied.
+        self.reserve = reserve
+        self.folder = folder
+        self.magic = magic
+        self.partition = partition
+        self.suffix = suffix
+        self.active: Segment | None = None
+        # Oldest first, the active one last.
+        self.segments: list[Segment] = []
+        # What has been written and not been synced.
+        self.dirty: list[Segment] = []
+        # Names in the folder changed; the folder's own name is new.
+        self.folder_dirty = False
+        self.folder_made = False
+        self._next_size_bytes = 0
+        self._preparing = False
+        self._closed = False
+
+    @property
+    def next_path(self) -> str:
+        """The name of the segment that is being made ready."""
+        return f"{self.folder}/next{self.suffix}"
+
+    def path(self, base_offset: int) -> str:
+        """The name of a segment."""
+        return f"{self.folder}/{base_offset:020d}{self.suffix}"
+
+    def attach(self, segment: Segment) -> None:
+        """Make a segment of an earlier life, already in `segments`, the one that is written."""
+        self.active = segment
+        segment.own_from = segment.used
+        self.volume.reserved_bytes += segment.size_bytes - segment.used
+
+    def roll(self, base_offset: int, *, room_bytes: int, now_ns: int, epoch: int) -> Segment:
+        """Make a new active segment with room for `room_bytes` behind its header, which is written.
+
+        An active segment that holds nothing yet would have the same name: that one is made larger instead, in place,
+        since a checkpoint may speak of it. Raises StoreFull when there is no room, StoreFailed for other errors; then
+        the active one stays.
+        """
+        volume = self.volume
+        if self.active is not None and self.active.base_offset == base_offset:
+            return self._grow(self.active, SEGMENT_HEADER_SIZE_BYTES + room_bytes)
+        segment = Segment(self.path(base_offset), base_offset)
+        segment.segment_id = volume.random_u64()
+        segment.created_ns = now_ns
+        try:
+            self._place(segment, SEGMENT_HEADER_SIZE_BYTES + room_bytes)
+            header = encode_segment_header(
+                self.magic,
+                self.partition,
+                segment_id=segment.segment_id,
+                base_offset=base_offset,
+                created_ns=now_ns,
+                size_bytes=segment.size_bytes,
+                epoch=epoch,
+            )
+            volume.file(segment).pwrite(header, 0)
+        except OSError as error:
+            segment.release()
+            raise store_error(error, f"segment {segment.path}") from error
+        if self.active is not None:
+            volume.reserved_bytes -= self.active.size_bytes - self.active.used
+        volume.reserved_bytes += segment.size_bytes
+        segment.known = True
+        self.segments.append(segment)
+        self.active = segment
+        self.folder_dirty = True
+        self.wrote(segment, len(header))
+        return segment
+
+    def _grow(self, segment: Segment, need_bytes: int) -> Segment:
+        """Give the active segment, which holds nothing but its header, more room."""
+        if self.volume.full and not self.reserve:
+            raise StoreFull("free space on the disk is below the mark")
+        size_bytes = max(segment.size_bytes, self.volume.settings.segment_size_bytes_first)
+        while size_bytes < need_bytes:
+            size_bytes *= 2
+        try:
+            self.volume.file(segment).allocate(size_bytes)
+        except OSError as error:
+            raise store_error(error, f"segment {segment.path}") from error
+        self.volume.reserved_bytes += size_bytes - segment.size_bytes
+        segment.size_bytes = size_bytes
+        segment.view = None
+        if segment not in self.dirty:
+            self.dirty.append(segment)
+        return segment
+
+    def return_to(self, segment: Segment | None) -> None:
+        """Make an earlier segment the active one again; those behind it are gone."""
+        volume = self.volume
+        if self.active is not None:
+            volume.reserved_bytes -= self.active.size_bytes - self.active.used
+        if segment is not None:
+            volume.reserved_bytes += segment.size_bytes - segment.used
+        self.active = segment
+
+    def _place(self, segment: Segment, need_bytes: int) -> None:
+        """Put a file of zeros in a segment's place: the one that is ready, or one made here and now."""
+        files = self.volume.files
+        if self._next_size_bytes >= need_bytes:
+            files.rename(self.next_path, segment.path)
+            segment.size_bytes = self._next_size_bytes
+            self.volume.reserved_bytes -= self._next_size_bytes
+            self._next_size_bytes = 0
+            return
+        if self.volume.full and not self.reserve:
+            raise StoreFull("free space on the disk is below the mark")
+        if not self.segments:
+            files.make_folder(self.folder)
+            self.folder_made = True
+        segment.size_bytes = self._size_of_next(need_bytes)
+        file = self.volume.create(segment.path)
+        try:
+            file.truncate(0)
+            file.allocate(segment.size_bytes)
+        except OSError:
+            file.close()
+            files.remove(segment.path)
+            raise
+        self.volume.adopt(segment, file)
+
+    def _size_of_next(self, need_bytes: int) -> int:
+        """Double the size from segment to segment, as long as there is room to be generous with."""
+        settings = self.volume.settings
+        size = settings.segment_size_bytes_first
+        if self.active is not None:
+            size = max(size, min(2 * self.active.size_bytes, settings.segment_size_bytes_max))
+        if self.volume.reserved_bytes + size > self.volume.reserved_bytes_max:
+            size = settings.segment_size_bytes_first
+        while size < need_bytes:
+            size *= 2
+        return size
+
+    def prepare_next(self) -> None:
+        """Have the next segment made ready if the active one is half full. Cheap to call whenever something was written."""
+        active = self.active
+        if active is None or self._preparing or self._next_size_bytes or active.used * 2 < active.size_bytes:
+            return
+        volume = self.volume
+        size = self._size_of_next(0)
+        if (volume.full and not self.reserve) or volume.reserved_bytes + size > volume.reserved_bytes_max:
+            return
+        self._preparing = True
+        volume.reserved_bytes += size
+        files, path = volume.files, self.next_path
+
+        def done(result: object) -> None:
+            self._preparing = False
+            if isinstance(result, BaseException) or self._closed:
+                # The error comes again, to somebody who is owed it, when the chain has to roll over.
+                volume.reserved_bytes -= size
+            else:
+                self._next_size_bytes = size
+
+        volume.worker.submit(lambda: prepare(files, path, size), done, lane=Lane.PREPARE)
+
+    def wrote(self, segment: Segment, size_bytes: int) -> None:
+        """Account for bytes that were just written behind `segment.used`."""
+        volume = self.volume
+        segment.used += size_bytes
+        volume.reserved_bytes -= size_bytes
+        volume.heat += size_bytes
+        segment.heat = volume.heat
+        if not self.dirty or self.dirty[-1] is not segment:
+            self.dirty.append(segment)
+
+    def close(self) -> None:
+        """Forget the segment that is ready (its file is removed when the folder is next looked through)."""
+        self._closed = True
+        if self.active is not None:
+            self.volume.reserved_bytes -= self.active.size_bytes - self.active.used
+        self.volume.reserved_bytes -= self._next_size_bytes
+        self._next_size_bytes = 0

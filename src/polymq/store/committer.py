@@ -1,0 +1,221 @@
+"""Group commit: what has been written, when it is synced, and what happens once it is.
+
+At most one sync job runs at a time; it covers everything that was written before it started: partitions first, then
+the journal, whose checkpoints speak about the partitions. A failed sync is never tried again, since the kernel may
+have dropped the pages: the partition takes no more writes.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from polymq.store.entries import encode_checkpoint
+from polymq.store.workers import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polymq.store.entries import Checkpoint
+    from polymq.store.files import Files
+    from polymq.store.journal import Journal
+    from polymq.store.log import Log
+    from polymq.store.ticket import Ticket
+    from polymq.store.volume import Volume
+
+__all__ = ["Committer"]
+
+
+class _Capture(NamedTuple):
+    """One partition's part in a sync job: what it covers, and what becomes true when it succeeds."""
+
+    log: Log
+    paths: list[str]
+    folders: list[str]
+    point: Checkpoint
+    tickets: list[Ticket]
+
+
+def sync_paths(files: Files, paths: Sequence[str], folders: Sequence[str]) -> None:
+    """Sync files, then the folders that name them. Raises OSError. Runs in the worker."""
+    for path in paths:
+        file = files.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+    for folder in folders:
+        files.sync_folder(folder)
+
+
+def _sync_all(files: Files, parts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
+    """Sync the files of each part; return for each an error text, empty where it went well. Runs in the worker."""
+    results: list[str] = []
+    for paths, folders in parts:
+        try:
+            sync_paths(files, paths, folders)
+        except OSError as error:
+            results.append(str(error.strerror or error))
+        else:
+            results.append("")
+    return results
+
+
+def remove_paths(files: Files, paths: Sequence[str]) -> None:
+    """Remove files that nothing refers to any more; a name that ends in `/` is a folder. Runs in the worker."""
+    for path in paths:
+        names = [path]
+        if path.endswith("/"):
+            folder = path[:-1]
+            names = [f"{folder}/{name}" for name in files.list(folder)] + [folder]
+        for name in names:
+            # What is not there is as good as removed: an index may never have been written.
+            with suppress(FileNotFoundError):
+                files.remove(name)
+
+
+class Committer:
+    """See the module. `congested` asks that publishers are not read until the disk has caught up."""
+
+    __slots__ = (
+        "_doomed",
+        "_journal",
+        "_volume",
+        "changed",
+        "congested",
+        "dirty",
+        "dirty_since_ns",
+        "running",
+        "unsynced_bytes",
+        "urgent",
+    )
+
+    def __init__(self, volume: Volume, journal: Journal) -> None:
+        self._volume = volume
+        self._journal = journal
+        # Partitions that were written since the last sync job started.
+        self.dirty: list[Log] = []
+        self.dirty_since_ns: int | None = None
+        self.unsynced_bytes = 0
+        self.congested = False
+        self.running = False
+        # Somebody waits for a sync.
+        self.urgent = False
+        # Something became readable or resolved since `poll` last looked.
+        self.changed = False
+        # Files to remove once the journal entries that forget them are synced.
+        self._doomed: list[str] = []
+
+    def remove_after_sync(self, paths: Sequence[str]) -> None:
+        """Remove files, but not before what was staged in the journal up to now is durable."""
+        self._doomed += paths
+
+    @property
+    def due_ns(self) -> int | None:
+        """When a sync has to start, on the monotonic clock; None if one is running or nothing is unsynced."""
+        if self.running or self.dirty_since_ns is None:
+            return None
+        return self.dirty_since_ns + self._volume.settings.sync_interval_ns
+
+    def start_if_due(self, now_ns: int) -> None:
+        """Start a sync job if it is time: called after every commit."""
+        self._weigh()
+        if self.running:
+            return
+        journal_dirty = bool(self._journal.chain.dirty)
+        if not self.dirty and not journal_dirty:
+            return
+        if self.dirty_since_ns is None:
+            self.dirty_since_ns = now_ns
+        settings = self._volume.settings
+        if (
+            self.urgent
+            or self._journal.wants_sync
+            or self.unsynced_bytes >= settings.sync_size_bytes
+            or now_ns - self.dirty_since_ns >= settings.sync_interval_ns
+        ):
+            self._start()
+
+    def _weigh(self) -> None:
+        """Hold publishers back above the high mark, let them go on below the low one."""
+        settings = self._volume.settings
+        if self.unsynced_bytes > settings.unsynced_size_bytes_high:
+            self.congested = True
+        elif self.unsynced_bytes < settings.unsynced_size_bytes_low:
+            self.congested = False
+
+    def capture(self) -> tuple[list[_Capture], tuple[list[str], list[str]], int, int, list[str]]:
+        """Take over everything unsynced: partitions, the journal's files, its last frame, bytes, files to remove."""
+        captures = [_Capture(log, *log.capture()) for log in self.dirty]
+        self.dirty = []
+        self.dirty_since_ns = None
+        self.urgent = False
+        chain = self._journal.chain
+        journal_paths = [segment.path for segment in chain.dirty]
+        journal_folders = [chain.folder] if chain.folder_dirty else []
+        chain.dirty = []
+        chain.folder_dirty = False
+        unsynced, self.unsynced_bytes = self.unsynced_bytes, 0
+        doomed, self._doomed = self._doomed, []
+        return captures, (journal_paths, journal_folders), self._journal.sequence - 1, unsynced, doomed
+
+    def _start(self) -> None:
+        """Hand everything unsynced to the worker."""
+        captures, journal_part, sequence, unsynced, doomed = self.capture()
+        # Until the job has ended, its bytes count as unsynced.
+        self.unsynced_bytes = unsynced
+        tickets = self._journal.take_sync_tickets()
+        files = self._volume.files
+        parts = [(capture.paths, capture.folders) for capture in captures]
+        parts.append(journal_part)
+        self.running = True
+
+        def done(result: object) -> None:
+            self.running = False
+            self.unsynced_bytes -= unsynced
+            results = result if isinstance(result, list) else [str(result)] * len(parts)
+            self.finish(captures, results, sequence, tickets)
+            if doomed and not self._journal.failed:
+                self._volume.worker.submit(lambda: remove_paths(files, doomed), lambda _: None, lane=Lane.SYNC)
+            self._volume.check_room()
+            self._weigh()
+
+        self._volume.worker.submit(lambda: _sync_all(files, parts), done, lane=Lane.SYNC)
+
+    def finish(self, captures: list[_Capture], results: list[str], sequence: int, tickets: list[Ticket]) -> None:
+        """Draw the conclusions from a sync job: the last result is the journal's."""
+        journal = self._journal
+        if results[-1]:
+            journal.fail(f"the journal cannot be synced: {results[-1]}")
+        for capture, problem in zip(captures, results, strict=False):
+            log = capture.log
+            if problem:
+                log.fence(f"partition {log.number} cannot be synced: {problem}")
+            elif not journal.failed and log.synced(capture.point) and log.synced_point is not None:
+                journal.append(encode_checkpoint(log.synced_point))
+            reason = log.failed or journal.failed
+            for ticket in capture.tickets:
+                if reason:
+                    ticket.fail(reason)
+                else:
+                    ticket.resolve()
+        for ticket in tickets:
+            if journal.failed:
+                ticket.fail(journal.failed)
+            else:
+                ticket.resolve()
+        if not journal.failed:
+            journal.synced(sequence)
+        self.changed = True
+
+    def sync_now(self) -> bool:
+        """Sync everything on this thread, when the folder is opened or closed; tell whether all went well."""
+        captures, journal_part, sequence, _, doomed = self.capture()
+        tickets = self._journal.take_sync_tickets()
+        parts = [(capture.paths, capture.folders) for capture in captures]
+        parts.append(journal_part)
+        results = _sync_all(self._volume.files, parts)
+        self.finish(captures, results, sequence, tickets)
+        if doomed and not self._journal.failed:
+            remove_paths(self._volume.files, doomed)
+        return not any(results)

@@ -1,0 +1,125 @@
+"""The store's own entries in the journal. An entry's first byte is its kind: 0 to 31 are the store's, the rest the core's.
+
+| kind | | fields, little-endian |
+|---|---|---|
+| 1 | start of a life | epoch u32, boot id (UTF-8, the rest) |
+| 2 | clean stop | – |
+| 3 | checkpoint of a partition | see `Checkpoint` |
+| 4 | partition deleted | number u32 |
+| 5 | snapshot begins | – |
+| 6 | snapshot ends | – |
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "CLEAN_STOP",
+    "CORE_KIND_MIN",
+    "KIND_CHECKPOINT",
+    "KIND_CLEAN_STOP",
+    "KIND_DELETED",
+    "KIND_SNAPSHOT_BEGIN",
+    "KIND_SNAPSHOT_END",
+    "KIND_START",
+    "SNAPSHOT_BEGIN",
+    "SNAPSHOT_END",
+    "Checkpoint",
+    "Start",
+    "decode_checkpoint",
+    "decode_deleted",
+    "decode_start",
+    "encode_checkpoint",
+    "encode_deleted",
+    "encode_start",
+]
+
+KIND_START: Final = 1
+KIND_CLEAN_STOP: Final = 2
+KIND_CHECKPOINT: Final = 3
+KIND_DELETED: Final = 4
+KIND_SNAPSHOT_BEGIN: Final = 5
+KIND_SNAPSHOT_END: Final = 6
+CORE_KIND_MIN: Final = 32
+CLEAN_STOP: Final = bytes([KIND_CLEAN_STOP])
+SNAPSHOT_BEGIN: Final = bytes([KIND_SNAPSHOT_BEGIN])
+SNAPSHOT_END: Final = bytes([KIND_SNAPSHOT_END])
+
+_START: Final = struct.Struct("<BI")
+_DELETED: Final = struct.Struct("<BI")
+_CHECKPOINT: Final = struct.Struct("<B3xIqqqQQqQI")
+_EPOCH: Final = struct.Struct("<Iq")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A process has opened the folder, in this boot of the machine, under this epoch."""
+
+    boot_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Up to here a partition is synced: what is not found before this point is damage, not a torn tail.
+
+    `position` is in the segment `segment_base` (-1: the partition has no segment), up to record `end`.
+    `sealed_size_bytes` is what the segments before it hold. `epochs` are (epoch, first offset), oldest first.
+    """
+
+    number: int
+    start: int
+    end: int
+    segment_base: int
+    segment_id: int
+    position: int
+    last_time_ns: int
+    sealed_size_bytes: int
+    epochs: tuple[tuple[int, int], ...]
+
+
+def encode_start(start: Start) -> bytes:
+    """Write the entry."""
+    return _START.pack(KIND_START, start.epoch) + start.boot_id.encode()
+
+
+def decode_start(entry: bytes | memoryview) -> Start:
+    """Read the entry."""
+    return Start(bytes(entry[_START.size :]).decode(), _START.unpack_from(entry)[1])
+
+
+def encode_deleted(number: int) -> bytes:
+    """Write the entry."""
+    return _DELETED.pack(KIND_DELETED, number)
+
+
+def decode_deleted(entry: bytes | memoryview) -> int:
+    """Read the entry: the partition's number."""
+    number: int = _DELETED.unpack(entry)[1]
+    return number
+
+
+def encode_checkpoint(point: Checkpoint) -> bytes:
+    """Write the entry."""
+    return _CHECKPOINT.pack(
+        KIND_CHECKPOINT,
+        point.number,
+        point.start,
+        point.end,
+        point.segment_base,
+        point.segment_id,
+        point.position,
+        point.last_time_ns,
+        point.sealed_size_bytes,
+        len(point.epochs),
+    ) + b"".join([_EPOCH.pack(*pair) for pair in point.epochs])
+
+
+def decode_checkpoint(entry: bytes | memoryview) -> Checkpoint:
+    """Read the entry."""
+    _, number, start, end, base, segment_id, position, last_time_ns, sealed, _ = _CHECKPOINT.unpack_from(entry)
+    epochs = tuple((epoch, first) for epoch, first in _EPOCH.iter_unpack(entry[_CHECKPOINT.size :]))
+    return Checkpoint(number, start, end, base, segment_id, position, last_time_ns, sealed, epochs)

@@ -1,0 +1,174 @@
+"""Reading the journal when a data folder is opened: from the last complete snapshot to the last good frame.
+
+A snapshot is written in one go and begins a segment, so every segment file either begins one or continues the one
+before it. The newest segment from which a complete snapshot can be read is where replay begins; what lies before it
+is left over. A bad frame ends the journal unless a later one says that it was synced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from polymq.errors import CorruptRecord
+from polymq.store.entries import KIND_SNAPSHOT_BEGIN, KIND_SNAPSHOT_END
+from polymq.store.frames import SegmentScan, entries_of, scan_segment, synced_later
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from polymq.store.files import Files
+
+__all__ = ["JOURNAL_FOLDER", "JOURNAL_SUFFIX", "RecoveredJournal", "journal_segments", "recover_journal"]
+
+JOURNAL_FOLDER: Final = "journal"
+JOURNAL_SUFFIX: Final = ".jnl"
+SEQUENCE_FIRST: Final = 1
+
+
+class RecoveredJournal(NamedTuple):
+    """The segments that count, oldest first. The last good frame is the last one of the last of them."""
+
+    scans: list[SegmentScan]
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence of the next frame."""
+        return self.scans[-1].next_sequence if self.scans else SEQUENCE_FIRST
+
+    def entries(self) -> Iterator[memoryview]:
+        """Go through all entries, oldest first."""
+        for scan in self.scans:
+            for at, frame in scan.frames:
+                yield from entries_of(scan.data, at, frame)
+
+
+def journal_segments(files: Files) -> list[int]:
+    """List the first sequences of the journal's segments, in order."""
+    names = files.list(JOURNAL_FOLDER)
+    return sorted(int(name[: -len(JOURNAL_SUFFIX)]) for name in names if name.endswith(JOURNAL_SUFFIX) and name[0].isdigit())
+
+
+def journal_path(sequence: int) -> str:
+    """The name of a journal segment."""
+    return f"{JOURNAL_FOLDER}/{sequence:020d}{JOURNAL_SUFFIX}"
+
+
+def recover_journal(files: Files) -> RecoveredJournal:
+    """Read the journal, and make the disk agree with what counts: cut the torn tail, remove what is left over.
+
+    Raises: CorruptRecord when a frame that was synced cannot be read.
+    """
+    bases = journal_segments(files)
+    scans = [scan_segment(_read(files, journal_path(base)), base) for base in bases]
+    chosen = _choose(scans)
+    kept = _continuous(scans[chosen:]) if scans else []
+    kept = _without_unfinished_snapshot(kept)
+    if scans:
+        _refuse_damage(scans, chosen, kept)
+    _clean_up(files, bases, kept)
+    return RecoveredJournal(kept)
+
+
+def _read(files: Files, path: str) -> bytes:
+    """Read a whole file."""
+    file = files.open(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def _continuous(scans: list[SegmentScan]) -> list[SegmentScan]:
+    """Give the segments up to the first one that does not end where the next one begins."""
+    kept: list[SegmentScan] = []
+    for scan in scans:
+        if not scan.segment_id or (kept and (kept[-1].problem or kept[-1].next_sequence != scan.base_sequence)):
+            break
+        kept.append(scan)
+    return kept
+
+
+def _kinds(scan: SegmentScan) -> Iterator[int]:
+    """Go through the kinds of a segment's entries."""
+    for at, frame in scan.frames:
+        for entry in entries_of(scan.data, at, frame):
+            yield entry[0]
+
+
+def _begins_snapshot(scan: SegmentScan) -> bool:
+    """Whether the segment's first entry begins a snapshot."""
+    return next(_kinds(scan), -1) == KIND_SNAPSHOT_BEGIN
+
+
+def _choose(scans: list[SegmentScan]) -> int:
+    """Tell at which segment replay begins: the newest complete snapshot, else the very first one."""
+    for index in range(len(scans) - 1, -1, -1):
+        if _begins_snapshot(scans[index]) and _ends_snapshot(_continuous(scans[index:])):
+            return index
+    return 0
+
+
+def _ends_snapshot(scans: list[SegmentScan]) -> bool:
+    """Whether the snapshot that begins in the first segment is complete before another one begins."""
+    for number, scan in enumerate(scans):
+        if number and _begins_snapshot(scan):
+            return False
+        if KIND_SNAPSHOT_END in _kinds(scan):
+            return True
+    return False
+
+
+def _without_unfinished_snapshot(kept: list[SegmentScan]) -> list[SegmentScan]:
+    """Leave out a snapshot that was being written when the process ended: nothing but its entries is behind its beginning."""
+    for index in range(len(kept) - 1, 0, -1):
+        if _begins_snapshot(kept[index]):
+            return kept if _ends_snapshot(kept[index:]) else kept[:index]
+    return kept
+
+
+def _refuse_damage(scans: list[SegmentScan], chosen: int, kept: list[SegmentScan]) -> None:
+    """Raise CorruptRecord if the journal ends before a frame that is known to have been synced."""
+    first = scans[chosen]
+    if not kept:
+        # The very first segment's header was never finished, or was damaged later.
+        torn, sequence = first, first.base_sequence
+    else:
+        torn, sequence = kept[-1], kept[-1].next_sequence
+    begins_whole = first.base_sequence == SEQUENCE_FIRST or (bool(kept) and _begins_snapshot(first) and _ends_snapshot(kept))
+    known = any(synced_later(scan, sequence) for scan in scans[chosen:])
+    if begins_whole and not known:
+        return
+    raise CorruptRecord(
+        journal_path(torn.base_sequence),
+        position=torn.end,
+        expected=f"journal frame {sequence}, which was synced",
+        found=(torn.problem or "zeros") + ". Restore the data folder from a copy, or move it away to start empty",
+    )
+
+
+def _clean_up(files: Files, bases: list[int], kept: list[SegmentScan]) -> None:
+    """Make the files agree with what was kept, durably, before anything new is written.
+
+    Bytes behind the last good frame become zeros: a frame left there could be taken for a good one after the next
+    crash, once a new frame of the same size lies before it.
+    """
+    names = {scan.base_sequence for scan in kept}
+    removed = [base for base in bases if base not in names]
+    for base in removed:
+        files.remove(journal_path(base))
+    leftover = f"{JOURNAL_FOLDER}/next{JOURNAL_SUFFIX}"
+    if files.exists(leftover):
+        files.remove(leftover)
+    if removed:
+        files.sync_folder(JOURNAL_FOLDER)
+    if not kept:
+        return
+    last = kept[-1]
+    if any(last.data[last.end :]):
+        file = files.open(journal_path(last.base_sequence))
+        try:
+            file.truncate(last.end)
+            file.allocate(len(last.data))
+            file.sync()
+        finally:
+            file.close()

@@ -1,0 +1,591 @@
+"""One partition: a contiguous sequence of records that grows at one end and is dropped, by segments, at the other.
+
+What is appended in a turn is encoded into a staging buffer, as batches that grow until they are large enough, and
+written with one `pwrite` when the turn is committed. Reading is in `reader.py`, finding the end after a crash in
+`recovery.py`, syncing in `committer.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
+from polymq.limits import BATCH_SIZE_BYTES_MAX
+from polymq.store.chain import Chain
+from polymq.store.entries import Checkpoint, encode_checkpoint
+from polymq.store.index import SparseIndex
+from polymq.store.lookup import batches_from, first_offset_at
+from polymq.store.reader import Reader
+from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, partition_folder, segment_path
+from polymq.store.retention import chained, droppable, forget, learn, seal_segment, survey
+from polymq.store.segment import (
+    MAGIC_LOG,
+    SEGMENT_HEADER_SIZE_BYTES,
+    Segment,
+    check_segment_header,
+    parse_segment_header,
+)
+from polymq.store.ticket import Ticket
+from polymq.store.workers import Lane
+from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, BatchHeader, encode_bodies, encode_message, seal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polymq.store.cold import WindowRequest
+    from polymq.store.committer import Committer
+    from polymq.store.journal import Journal
+    from polymq.store.recovery import RecoveredLog
+    from polymq.store.volume import Volume
+    from polymq.wire.records import Message
+    from polymq.wire.slices import MessageBatch
+
+__all__ = ["Log"]
+
+_base_offset = attrgetter("base_offset")
+# No batch is open: no protocol has this number.
+_NONE: Final = -1
+
+
+class Log:
+    """See the module. Attributes without an underscore are there to be read; only the store changes them.
+
+    `end` counts what is staged in this turn, `readable` what readers may see; `size_bytes` is what the segments hold.
+    """
+
+    __slots__ = (
+        "_base_time_ns",
+        "_batch_at",
+        "_batch_base",
+        "_batch_count",
+        "_batch_origin",
+        "_buffer",
+        "_committer",
+        "_dirty",
+        "_dropped_before_capture",
+        "_dropped_size_bytes",
+        "_index",
+        "_journal",
+        "_listed",
+        "_requests",
+        "_room",
+        "_staged",
+        "_surveying",
+        "_sync_tickets",
+        "_target",
+        "_ticket",
+        "_touched",
+        "_volume",
+        "_written_end",
+        "chain",
+        "deleted",
+        "end",
+        "epoch",
+        "epochs",
+        "failed",
+        "number",
+        "readable",
+        "sealed_size_bytes",
+        "size_bytes",
+        "start",
+        "sync",
+        "synced_point",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        sync: bool,
+        epoch: int,
+        volume: Volume,
+        committer: Committer,
+        journal: Journal,
+        touched: list[Log],
+    ) -> None:
+        self.number = number
+        self.sync = sync
+        self.epoch = epoch
+        self.epochs: list[tuple[int, int]] = []
+        self.start = 0
+        self.end = 0
+        self.readable = 0
+        self.failed = ""
+        self.size_bytes = 0
+        self.sealed_size_bytes = 0
+        self.deleted = False
+        self.synced_point: Checkpoint | None = None
+        self.chain = Chain(volume, partition_folder(number), magic=MAGIC_LOG, partition=number, suffix=SEGMENT_SUFFIX)
+        self._volume = volume
+        self._committer = committer
+        self._journal = journal
+        self._touched = touched
+        self._listed = True
+        self._dirty = False
+        self._surveying = False
+        self._dropped_size_bytes = 0
+        self._dropped_before_capture = 0
+        self._written_end = 0
+        self._base_time_ns = 0
+        self._index: SparseIndex | None = None
+        self._buffer: bytearray | None = None
+        self._staged = 0
+        self._room = 0
+        self._target = volume.settings.batch_size_bytes_target
+        self._batch_origin = _NONE
+        self._batch_at = 0
+        self._batch_base = 0
+        self._batch_count = 0
+        self._ticket: Ticket | None = None
+        self._sync_tickets: list[Ticket] = []
+        self._requests: dict[int, WindowRequest] = {}
+
+    # --- Coming back from an earlier life -----------------------------------------------------------------------------
+
+    def attach(self, found: RecoveredLog, *, listed: bool) -> None:
+        """Take over what recovery found, or what the last checkpoint says (then not `listed`: only the last segment is known)."""
+        self.start, self.end = found.start, found.end
+        self._written_end = found.end
+        self.failed = found.failed
+        self.readable = found.synced if self.sync else found.end
+        self._base_time_ns = found.last_time_ns
+        self.sealed_size_bytes = found.sealed_size_bytes
+        self.size_bytes = found.sealed_size_bytes + found.position
+        self.epochs = found.epochs
+        self._listed = listed
+        self.chain.segments = chained([Segment(segment_path(self.number, base), base) for base in found.bases], found.end)
+        if self.failed:
+            self.readable = min(self.readable, found.bases[-1] if found.bases else found.start)
+        elif self.chain.segments:
+            active = self.chain.active = self.chain.segments[-1]
+            active.segment_id, active.used, active.own_from = found.segment_id, found.position, found.position
+            if found.unsynced:
+                self._redo_sync(found.synced)
+
+    def _redo_sync(self, synced: int) -> None:
+        """Put everything behind the checkpoint into the next sync: the page cache may hold it and the disk not."""
+        self.chain.dirty = [segment for segment in self.chain.segments if segment.end_offset > synced or segment.base_offset >= synced]
+        self.chain.folder_dirty = self.chain.folder_made = True
+        self._mark_dirty()
+
+    def begin_epoch(self) -> None:
+        """Say from which offset on the current epoch counts, if the last record is of an earlier one."""
+        while self.epochs and self.epochs[-1][1] >= self.end and self.epochs[-1][0] != self.epoch:
+            self.epochs.pop()
+        if not self.epochs or self.epochs[-1][0] != self.epoch:
+            self.epochs.append((self.epoch, self.end))
+
+    def list_segments(self) -> None:
+        """Look through the folder, the first time that something older than the last segment is needed."""
+        if self._listed:
+            return
+        self._listed = True
+        known = self.chain.segments
+        first = known[0].base_offset if known else self.end
+        bases = log_segments(self._volume.files, self.number)
+        earlier = [base for base in bases if self.start <= base < first]
+        self._committer.remove_after_sync([segment_path(self.number, base) for base in bases if base < self.start])
+        segments = [Segment(segment_path(self.number, base), base) for base in earlier]
+        self.chain.segments = chained(segments, first) + known
+        if self.chain.segments and self.chain.segments[0].base_offset != self.start:
+            self.fence(f"segment {self.start} of partition {self.number} is missing")
+
+    # --- Appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, batch: MessageBatch, *, now_ns: int, origin: int) -> Ticket:
+        """Stage a batch of bodies; it is never split over two stored batches.
+
+        Raises: StoreFull, StoreFailed; Refusal (BATCH_TOO_LARGE). Then nothing of it is staged.
+        Cost:   one copy into the staging buffer; no system call unless a segment is full.
+        """
+        size = batch.size_bytes + batch.count * RECORD_OVERHEAD_BYTES
+        at = self._staged
+        if origin != self._batch_origin or at + size - self._batch_at > self._target or at + size > self._room:
+            at = self._begin_batch(size, origin, now_ns)
+        buffer = self._buffer
+        assert buffer is not None
+        if at + size > len(buffer):
+            buffer.extend(bytes(at + size - len(buffer) + len(buffer) // 2))
+        self._staged = encode_bodies(buffer, at, batch)
+        self._batch_count += batch.count
+        self.end += batch.count
+        ticket = self._ticket
+        assert ticket is not None
+        return ticket
+
+    def append_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        now_ns: int,
+        origin: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        sequence: int = -1,
+    ) -> Ticket:
+        """Stage messages with keys, headers, extras or times of their own, as one stored batch. Raises like `append`.
+
+        A batch with a producer is stored by itself, under the producer's sequence.
+        """
+        time_ns = max(now_ns, self._base_time_ns)
+        records = b"".join([encode_message(message, time_ns) for message in messages])
+        at = self._begin_batch(len(records), origin, now_ns)
+        buffer = self._buffer
+        assert buffer is not None
+        end = at + len(records)
+        if end > len(buffer):
+            buffer.extend(bytes(end - len(buffer)))
+        buffer[at:end] = records
+        self._staged = end
+        self._batch_count = len(messages)
+        self.end += len(messages)
+        ticket = self._ticket
+        assert ticket is not None
+        if producer_id >= 0:
+            self._seal(producer_id, producer_epoch, sequence)
+        return ticket
+
+    def _begin_batch(self, size: int, origin: int, now_ns: int) -> int:
+        """Open a batch for records of `size` bytes, in a new segment if it has to be; return where the records go."""
+        need = HEADER_SIZE_BYTES + size
+        if need > BATCH_SIZE_BYTES_MAX:
+            raise Refusal(RefusalCode.BATCH_TOO_LARGE)
+        if self.failed or self._journal.failed:
+            raise StoreFailed(self.failed or self._journal.failed)
+        if self._volume.full:
+            raise StoreFull("free space on the disk is below the mark")
+        if self._batch_origin != _NONE:
+            self._seal()
+        if self._buffer is None:
+            self._wake(need, now_ns)
+        elif self._staged + need > self._room:
+            if not self._write():
+                raise StoreFailed(self.failed)
+            active = self.chain.active
+            assert active is not None
+            self._room = active.size_bytes - active.used
+            if need > self._room:
+                self._roll(need, now_ns)
+        if self._ticket is None:
+            self._ticket = Ticket()
+            self._touched.append(self)
+        self._base_time_ns = max(now_ns, self._base_time_ns)
+        self._batch_at = self._staged
+        self._batch_base = self.end
+        self._batch_count = 0
+        self._batch_origin = origin
+        self._staged += HEADER_SIZE_BYTES
+        buffer = self._buffer
+        assert buffer is not None
+        if self._staged > len(buffer):
+            buffer.extend(bytes(self._staged))
+        return self._staged
+
+    def _wake(self, need: int, now_ns: int) -> None:
+        """Get ready for the first batch of a turn: a segment with room and a buffer."""
+        active = self.chain.active
+        if active is not None and not active.known:
+            self._look_at_active(active)
+        if active is None or active.used + need > active.size_bytes:
+            self._roll(need, now_ns)
+        else:
+            self._room = active.size_bytes - active.used
+        self._buffer = self._volume.take_buffer()
+        self._staged = 0
+
+    def _look_at_active(self, active: Segment) -> None:
+        """Make sure, before the first append of this life, that the last segment is the one that was left."""
+        try:
+            file = self._volume.file(active)
+            size = file.size()
+            data = file.pread(SEGMENT_HEADER_SIZE_BYTES, 0)
+        except OSError as error:
+            self.fence(f"{active.path}: {error.strerror or error}")
+            raise StoreFailed(self.failed) from error
+        wrong = check_segment_header(data, MAGIC_LOG, self.number, active.base_offset)
+        if wrong is None and parse_segment_header(data).segment_id != active.segment_id:
+            wrong = "it is another segment of the same name"
+        if wrong is None and size < active.used:
+            wrong = f"the file has {size} bytes, {active.used} were written"
+        if wrong is not None:
+            self.fence(f"{active.path}: {wrong}")
+            raise StoreFailed(self.failed)
+        active.created_ns = parse_segment_header(data).created_ns
+        active.size_bytes = size
+        active.known = True
+        active.index = self._index = SparseIndex(self._volume.settings.index_interval_bytes, active.used)
+        self.chain.attach(active)
+
+    def _roll(self, need: int, now_ns: int) -> None:
+        """Begin a new segment; what was staged has been written. Raises StoreFull, StoreFailed."""
+        previous = self.chain.active
+        try:
+            segment = self.chain.roll(self.end, room_bytes=need, now_ns=max(now_ns, self._base_time_ns), epoch=self.epoch)
+        except StoreFailed as error:
+            self.fence(str(error))
+            raise
+        if segment is not previous:
+            self.size_bytes += segment.used
+            if previous is not None:
+                self._finish(previous)
+        segment.index = self._index = SparseIndex(self._volume.settings.index_interval_bytes)
+        self._room = segment.size_bytes - segment.used
+        self._mark_dirty()
+
+    def _finish(self, segment: Segment) -> None:
+        """Have a segment that is full cut to what it holds and its index written, in the worker."""
+        segment.end_offset = self.end
+        segment.size_bytes = segment.used
+        self.sealed_size_bytes += segment.used
+        index = segment.index
+        assert index is not None
+        files, path, used = self._volume.files, segment.path, segment.used
+        data = b""
+        if index.complete_from == SEGMENT_HEADER_SIZE_BYTES:
+            data = index.encode(segment_id=segment.segment_id, base_offset=segment.base_offset, end_offset=segment.end_offset, used=used)
+        self._volume.worker.submit(lambda: seal_segment(files, path, used, data), lambda _: None, lane=Lane.PREPARE)
+
+    def _seal(self, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1) -> None:
+        """Write the header of the open batch."""
+        self._batch_origin, origin = _NONE, self._batch_origin
+        at = self._batch_at
+        if not self._batch_count:
+            self._staged = at
+            return
+        active = self.chain.active
+        buffer = self._buffer
+        assert active is not None
+        assert buffer is not None
+        assert self._index is not None
+        header = BatchHeader(
+            0,
+            0,
+            0,
+            0,
+            origin,
+            0,
+            active.segment_id,
+            self.epoch,
+            self._batch_count,
+            self._batch_base,
+            self._base_time_ns,
+            producer_id,
+            producer_epoch,
+            sequence,
+        )
+        seal(buffer, at, self._staged, header)
+        self._index.add(self._batch_base, active.used + at, self._base_time_ns)
+
+    def _write(self) -> bool:
+        """Write what is staged to the active segment; tell whether that went well, else the partition is fenced."""
+        size = self._staged
+        if not size:
+            return True
+        active = self.chain.active
+        buffer = self._buffer
+        assert active is not None
+        assert buffer is not None
+        view = memoryview(buffer)[:size]
+        try:
+            (active.file or self._volume.file(active)).pwrite(view, active.used)
+        except OSError as error:
+            # The view lives on in the traceback, so this buffer cannot grow again.
+            self._buffer = None
+            self.fence(f"partition {self.number} cannot be written: {error.strerror or error}")
+            return False
+        self._staged = 0
+        active.touched = True
+        self.chain.wrote(active, size)
+        self.size_bytes += size
+        self._written_end = active.end_offset = self.end
+        self._committer.unsynced_bytes += size
+        return True
+
+    def flush(self) -> None:
+        """Write this turn's batches and settle its ticket. Never raises: what fails, fails the ticket."""
+        ticket, self._ticket = self._ticket, None
+        assert ticket is not None
+        if not self.failed:
+            if self._batch_origin != _NONE:
+                self._seal()
+            self._write()
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            self._volume.give_buffer(buffer)
+        if self.failed:
+            self._staged = 0
+            ticket.fail(self.failed)
+            return
+        self._mark_dirty()
+        self.chain.prepare_next()
+        if self.sync:
+            self._sync_tickets.append(ticket)
+            self._committer.urgent = True
+        else:
+            self.readable = self._written_end
+            ticket.resolve()
+
+    def fence(self, reason: str) -> None:
+        """Take no more writes, for good. What is readable stays so."""
+        if not self.failed:
+            self.failed = reason
+        self._batch_origin = _NONE
+        self._staged = 0
+        self.end = self._written_end
+        tickets, self._sync_tickets = self._sync_tickets, []
+        for ticket in tickets:
+            ticket.fail(self.failed)
+        self._committer.changed = True
+
+    # --- Syncing (called by the committer) ----------------------------------------------------------------------------
+
+    def _mark_dirty(self) -> None:
+        """Have the next sync include this partition."""
+        if not self._dirty:
+            self._dirty = True
+            self._committer.dirty.append(self)
+
+    def point(self) -> Checkpoint:
+        """Describe the partition as it is written now."""
+        active = self.chain.active
+        return Checkpoint(
+            self.number,
+            self.start,
+            self._written_end,
+            -1 if active is None else active.base_offset,
+            0 if active is None else active.segment_id,
+            0 if active is None else active.used,
+            self._base_time_ns,
+            self.sealed_size_bytes,
+            tuple(self.epochs),
+        )
+
+    def capture(self) -> tuple[list[str], list[str], Checkpoint, list[Ticket]]:
+        """Hand over what a sync has to cover: files, folders, what it makes true, who waits for it."""
+        chain = self.chain
+        paths = [segment.path for segment in chain.dirty]
+        folders = [chain.folder] if chain.folder_dirty else []
+        if chain.folder_made:
+            folders.append(PARTITIONS_FOLDER)
+        chain.dirty = []
+        chain.folder_dirty = chain.folder_made = False
+        self._dirty = False
+        self._dropped_before_capture = self._dropped_size_bytes
+        tickets, self._sync_tickets = self._sync_tickets, []
+        return paths, folders, self.point(), tickets
+
+    def synced(self, point: Checkpoint) -> bool:
+        """Take note that a sync has covered everything up to `point`; False if that is of no interest any more."""
+        if self.failed or self.deleted:
+            return False
+        if point.start != self.start:
+            # Segments were dropped while the sync ran: that must not be taken back.
+            point = self._shortened(point, self._dropped_size_bytes - self._dropped_before_capture)
+        self.synced_point = point
+        if self.sync:
+            self.readable = max(self.readable, point.end)
+        return True
+
+    # --- Reading ------------------------------------------------------------------------------------------------------
+
+    def reader(self, offset: int) -> Reader:
+        """Make a reader that begins at `offset`."""
+        return Reader(self, self._volume, offset)
+
+    def arrived(self) -> None:
+        """Take note that a cold read has ended: somebody may go on."""
+        self._committer.changed = True
+
+    def segment_of(self, offset: int) -> Segment | None:
+        """Give the segment that holds a record, or that will; None if there is none."""
+        segments = self.chain.segments
+        if not segments:
+            return None
+        if offset < segments[0].base_offset and not self._listed:
+            self.list_segments()
+            segments = self.chain.segments
+        index = bisect_right(segments, offset, key=_base_offset) - 1
+        return segments[index] if index >= 0 else None
+
+    def batches(self, offset: int, size_bytes_max: int) -> memoryview | None:
+        """Give whole batches of one segment as they lie in it, from the one that holds `offset` on, at least one.
+
+        None: they come from the disk, try again after `poll()`. Empty: there is nothing readable from `offset` on.
+        The bytes stay as they are as long as the view is held.
+        """
+        return batches_from(self, self._volume, self._requests, offset, size_bytes_max)
+
+    def offset_at(self, time_ns: int) -> int:
+        """Tell the first offset appended at or after a time. Cost: may read a few blocks from the disk."""
+        self.list_segments()
+        return first_offset_at(self, self._volume, time_ns)
+
+    # --- Retention ----------------------------------------------------------------------------------------------------
+
+    def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None:
+        """Drop whole segments below `first_needed` that are older than `age_ns`, or as long as more than `size_bytes` are held.
+
+        Only what is synced is dropped, never the last segment. The files go after the journal entry that says so is
+        synced.
+        """
+        if self.synced_point is None or self.failed or first_needed <= self.start:
+            return
+        self.list_segments()
+        limit = min(first_needed, self.synced_point.segment_base)
+        if self.failed or self.chain.segments[0].end_offset > limit or self._survey(limit):
+            return
+        count = droppable(self.chain.segments, limit, older_than_ns=now_ns - age_ns, excess_bytes=self.size_bytes - size_bytes)
+        if count:
+            self._drop(count)
+
+    def _survey(self, limit: int) -> bool:
+        """Have the worker look at segments of an earlier life whose size and age matter; tell whether any has to be."""
+        unknown = [segment for segment in self.chain.segments if not segment.created_ns and segment.base_offset <= limit]
+        if not unknown:
+            return False
+        if not self._surveying:
+            self._surveying = True
+            files, number = self._volume.files, self.number
+            rows = [(segment.path, segment.base_offset) for segment in unknown]
+
+            def done(result: object) -> None:
+                self._surveying = False
+                if isinstance(result, list):
+                    learn(unknown, result, active=self.chain.active)
+                elif not self.deleted:
+                    self.fence(str(result))
+
+            self._volume.worker.submit(lambda: survey(files, number, rows), done, lane=Lane.READ)
+        return True
+
+    def _drop(self, count: int) -> None:
+        """Forget the oldest segments, and have their files removed once that is durable."""
+        dropped = self.chain.segments[:count]
+        del self.chain.segments[:count]
+        dropped_size_bytes = sum(segment.size_bytes for segment in dropped)
+        self.size_bytes -= dropped_size_bytes
+        self.sealed_size_bytes -= dropped_size_bytes
+        self.start = self.chain.segments[0].base_offset
+        while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
+            del self.epochs[0]
+        point = self.synced_point
+        assert point is not None
+        self._dropped_size_bytes += dropped_size_bytes
+        self.synced_point = point = self._shortened(point, dropped_size_bytes)
+        self._journal.append(encode_checkpoint(point))
+        self._committer.remove_after_sync(forget(dropped))
+
+    def _shortened(self, point: Checkpoint, dropped_size_bytes: int) -> Checkpoint:
+        """Make a checkpoint agree with the partition's present start."""
+        sealed_size_bytes = max(0, point.sealed_size_bytes - dropped_size_bytes)
+        return replace(point, start=self.start, sealed_size_bytes=sealed_size_bytes, epochs=tuple(self.epochs))
+
+    def close(self) -> None:
+        """Let go of files and of room that was reserved."""
+        for segment in self.chain.segments:
+            segment.release()
+        self.chain.close()
+        self._requests.clear()

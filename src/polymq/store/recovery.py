@@ -1,0 +1,169 @@
+"""Finding the end of a partition after an unclean stop: check batches from the last checkpoint on, cut what is torn.
+
+What lies before the checkpoint was synced; if it is not there any more, that is damage: the partition is fenced. What
+lies behind it may be incomplete in any way, since a power loss keeps any subset of unsynced sectors: the first batch
+that is not good ends the log, everything behind it becomes zeros and later segments go, durably, before anything new
+is written. Otherwise a stale batch behind the cut could come back at the next crash, when a new one of the same size
+has been written before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from polymq.store.runs import Walk, scan
+from polymq.store.segment import (
+    MAGIC_LOG,
+    SEGMENT_HEADER_SIZE_BYTES,
+    check_segment_header,
+    parse_segment_header,
+)
+
+if TYPE_CHECKING:
+    from polymq.store.entries import Checkpoint
+    from polymq.store.files import File, Files
+
+__all__ = ["PARTITIONS_FOLDER", "SEGMENT_SUFFIX", "RecoveredLog", "log_segments", "partition_folder", "recover_log", "segment_path"]
+
+PARTITIONS_FOLDER: Final = "partitions"
+SEGMENT_SUFFIX: Final = ".seg"
+_ZERO_CHUNK_SIZE_BYTES: Final = 1024 * 1024
+
+
+def partition_folder(number: int) -> str:
+    """The folder of a partition."""
+    return f"{PARTITIONS_FOLDER}/{number:07d}"
+
+
+def segment_path(number: int, base_offset: int) -> str:
+    """The file of a segment."""
+    return f"{PARTITIONS_FOLDER}/{number:07d}/{base_offset:020d}{SEGMENT_SUFFIX}"
+
+
+def log_segments(files: Files, number: int) -> list[int]:
+    """List the base offsets of a partition's segments, in order."""
+    names = files.list(partition_folder(number))
+    return sorted(int(name[: -len(SEGMENT_SUFFIX)]) for name in names if name.endswith(SEGMENT_SUFFIX) and name[0].isdigit())
+
+
+@dataclass(slots=True)
+class RecoveredLog:
+    """What a partition consists of. `bases` are its segments'; the last of them is written on at `position`."""
+
+    start: int = 0
+    end: int = 0
+    bases: list[int] = field(default_factory=list)
+    segment_id: int = 0
+    position: int = 0
+    last_time_ns: int = 0
+    sealed_size_bytes: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    # How far it was already known to be synced, and whether there is anything behind that, if only an empty segment.
+    synced: int = 0
+    unsynced: bool = False
+    failed: str = ""
+
+
+def recover_log(files: Files, number: int, point: Checkpoint | None, *, same_boot: bool) -> RecoveredLog:
+    """Find the end of a partition and make the disk agree with it.
+
+    `same_boot`: the machine has run on since, so the page cache has kept everything that was written in order, and
+    zeros in a header's place mean that nothing follows. Raises OSError.
+    """
+    found = RecoveredLog()
+    bases = log_segments(files, number)
+    if point is not None:
+        found.start, found.end, found.synced = point.start, point.end, point.end
+        found.segment_id, found.position = point.segment_id, point.position
+        found.last_time_ns, found.sealed_size_bytes = point.last_time_ns, point.sealed_size_bytes
+        found.epochs = list(point.epochs)
+    leftover = [base for base in bases if base < found.start]
+    bases = bases[len(leftover) :]
+    doomed = leftover
+    if point is not None and point.segment_base >= 0:
+        found.bases = [base for base in bases if base <= point.segment_base]
+        if point.segment_base not in bases or found.bases[0] != found.start:
+            found.failed = f"segment {found.start if found.bases and found.bases[0] != found.start else point.segment_base} is missing"
+            return found
+        bases = bases[len(found.bases) - 1 :]
+    doomed = doomed + _Recovery(files, number, found, same_boot=same_boot).run(bases)
+    if not found.failed and doomed:
+        for base in doomed:
+            files.remove(segment_path(number, base))
+        files.sync_folder(partition_folder(number))
+    return found
+
+
+class _Recovery:
+    """One recovery of one partition."""
+
+    def __init__(self, files: Files, number: int, found: RecoveredLog, *, same_boot: bool) -> None:
+        self.files = files
+        self.number = number
+        self.found = found
+        self.same_boot = same_boot
+        # The segment in which the checkpoint lies has to be there up to the checkpoint.
+        self.synced_base = found.bases[-1] if found.bases else -1
+
+    def run(self, bases: list[int]) -> list[int]:
+        """Walk through the segments from the checkpoint's on; return those that do not belong to the log."""
+        for index, base in enumerate(bases):
+            if base != self.synced_base and base != self.found.end:
+                return bases[index:]
+            file = self.files.open(segment_path(self.number, base))
+            try:
+                whole = self.segment(file, base)
+            finally:
+                file.close()
+            if self.found.failed:
+                return []
+            if not whole:
+                follows = base == self.found.bases[-1] if self.found.bases else False
+                return bases[index + 1 :] if follows else bases[index:]
+        return []
+
+    def segment(self, file: File, base: int) -> bool:
+        """Walk through one segment; tell whether the next one may follow."""
+        found = self.found
+        size = file.size()
+        data = file.pread(SEGMENT_HEADER_SIZE_BYTES, 0)
+        wrong = check_segment_header(data, MAGIC_LOG, self.number, base)
+        position = SEGMENT_HEADER_SIZE_BYTES
+        if base == self.synced_base:
+            position = found.position
+            if wrong is None and parse_segment_header(data).segment_id != found.segment_id:
+                wrong = "it is another segment of the same name"
+            if wrong is None and size < position:
+                wrong = f"the file has {size} bytes, {position} were synced"
+            if wrong is not None:
+                found.failed = f"{segment_path(self.number, base)}: {wrong}"
+                return False
+        elif wrong is not None:
+            return False
+        else:
+            found.sealed_size_bytes += found.position
+            found.bases.append(base)
+            found.unsynced = True
+            found.segment_id = parse_segment_header(data).segment_id
+        walk = Walk(found.segment_id, found.end, epoch=found.epochs[-1][0] if found.epochs else 0, time_ns=found.last_time_ns)
+        found.position = scan(file.pread, walk, position, size)
+        found.unsynced = found.unsynced or walk.offset > found.end
+        found.end, found.last_time_ns = walk.offset, walk.time_ns
+        found.epochs += walk.epochs
+        cut = bool(walk.problem) or (walk.ended and not self.same_boot and not _zeros(file, found.position, size))
+        if cut:
+            file.truncate(found.position)
+            file.allocate(size)
+            file.sync()
+        return not cut
+
+
+def _zeros(file: File, position: int, size: int) -> bool:
+    """Whether nothing but zeros follows."""
+    while position < size:
+        data = file.pread(min(_ZERO_CHUNK_SIZE_BYTES, size - position), position)
+        if any(data):
+            return False
+        position += len(data)
+    return True

@@ -1,0 +1,344 @@
+"""The data folder, opened: its partitions, its journal, and the turn's commit.
+
+Everything is called from one thread. Read next: `log.py` for one partition, `journal.py`, `committer.py` for what
+happens after the write, `recovery.py` and `journal_recovery.py` for what happens after a crash.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Final
+
+from polymq.errors import StoreError, StoreFailed
+from polymq.limits import PARTITION_NUMBER_MAX
+from polymq.store.committer import Committer, remove_paths
+from polymq.store.entries import (
+    CLEAN_STOP,
+    CORE_KIND_MIN,
+    KIND_CHECKPOINT,
+    KIND_CLEAN_STOP,
+    KIND_DELETED,
+    KIND_START,
+    Checkpoint,
+    Start,
+    decode_checkpoint,
+    decode_deleted,
+    decode_start,
+    encode_checkpoint,
+    encode_deleted,
+    encode_start,
+)
+from polymq.store.journal import Journal
+from polymq.store.journal_recovery import JOURNAL_FOLDER, recover_journal
+from polymq.store.log import Log
+from polymq.store.recovery import PARTITIONS_FOLDER, RecoveredLog, partition_folder, recover_log
+from polymq.store.settings import StoreSettings
+from polymq.store.volume import Volume
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from polymq.store.files import Files
+    from polymq.store.journal_recovery import RecoveredJournal
+    from polymq.store.volume import Clock
+    from polymq.store.workers import Worker
+
+__all__ = ["FORMAT", "FORMAT_NAME", "Store"]
+
+FORMAT_NAME: Final = "FORMAT"
+FORMAT: Final = b"polymq data folder, format 1\n"
+_EPOCH_FIRST: Final = 1
+
+
+class Store:
+    """See the module. Made by `Store.open`; `replay` once, then the rest."""
+
+    def __init__(self, volume: Volume, worker: Worker) -> None:
+        self.congested = False
+        self.due_ns: int | None = None
+        self.epoch = _EPOCH_FIRST
+        self._volume = volume
+        self._worker = worker
+        self._logs: dict[int, Log] = {}
+        # The newest checkpoint of every partition, opened or not.
+        self._points: dict[int, Checkpoint] = {}
+        self._touched: list[Log] = []
+        self._boot_id = ""
+        self._clean = True
+        self._same_boot = True
+        self._replay: list[bytes] | None = None
+        self.journal = Journal(volume, own_entries=self._own_entries)
+        self._committer = Committer(volume, self.journal)
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        worker: Worker,
+        *,
+        clock: Clock,
+        boot_id: str,
+        random_u64: Callable[[], int],
+        settings: StoreSettings | None = None,
+    ) -> Store:
+        """Open a data folder, or make one of an empty folder.
+
+        `boot_id` tells one boot of the machine from another: within one, the page cache is intact. Raises
+        StoreError, whose text says what to do. Cost: reads the journal; partitions are looked at when they are opened.
+        """
+        try:
+            files.lock()
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise StoreFailed("the data folder is in use by another process: stop that one, or use another folder") from error
+            raise StoreFailed(f"the data folder cannot be locked: {error.strerror or error}") from error
+        try:
+            _check_format(files)
+            volume = Volume(files, worker, clock=clock, random_u64=random_u64, settings=settings or StoreSettings())
+            store = cls(volume, worker)
+            store._start(recover_journal(files), boot_id)
+        except OSError as error:
+            files.close()
+            raise StoreFailed(f"the data folder cannot be opened: {error}") from error
+        except StoreError:
+            files.close()
+            raise
+        return store
+
+    def _start(self, recovered: RecoveredJournal, boot_id: str) -> None:
+        """Learn from the journal how the last life ended, and begin this one, durably."""
+        self._boot_id = boot_id
+        core: list[bytes] = []
+        start: Start | None = None
+        clean = True
+        for entry in recovered.entries():
+            kind = entry[0]
+            if kind >= CORE_KIND_MIN:
+                core.append(bytes(entry))
+            elif kind == KIND_CHECKPOINT:
+                point = decode_checkpoint(entry)
+                self._points[point.number] = point
+            elif kind == KIND_START:
+                start = decode_start(entry)
+                clean = False
+            elif kind == KIND_CLEAN_STOP:
+                clean = True
+            elif kind == KIND_DELETED:
+                self._points.pop(decode_deleted(entry), None)
+        self._replay = core
+        self._clean = clean
+        self._same_boot = start is not None and start.boot_id == boot_id
+        if start is not None:
+            self.epoch = start.epoch + (0 if clean or self._same_boot else 1)
+        self.journal.epoch = self.epoch
+        self.journal.attach(recovered)
+        # Synced before anything is written: without it, the last clean stop would still count after a crash.
+        self.journal.append(encode_start(Start(boot_id, self.epoch)))
+        self.journal.flush()
+        if self.journal.blocked:
+            raise StoreFailed(f"the journal cannot be written: {self.journal.blocked}. Make room on the disk")
+        if self.journal.failed or not self._committer.sync_now():
+            raise StoreFailed(f"{self.journal.failed}. Look after the disk")
+
+    def _own_entries(self) -> Iterator[bytes]:
+        """Give the store's part of a snapshot."""
+        yield encode_start(Start(self._boot_id, self.epoch))
+        for number, log in self._logs.items():
+            if log.synced_point is not None:
+                self._points[number] = log.synced_point
+        for point in self._points.values():
+            yield encode_checkpoint(point)
+
+    def replay(self) -> Iterator[bytes]:
+        """Give the core's entries, oldest first, from the last complete snapshot on. Once, before anything else."""
+        entries, self._replay = self._replay, None
+        assert entries is not None, "replay is called once"
+        yield from entries
+
+    # --- Partitions ---------------------------------------------------------------------------------------------------
+
+    def create_log(self, number: int, *, sync: bool) -> Log:
+        """Make a new partition. Nothing is on the disk until something is appended.
+
+        A number that was never heard of may have left files behind, if its catalogue entry was lost with the power.
+        Raises StoreFailed.
+        """
+        assert 0 <= number <= PARTITION_NUMBER_MAX
+        assert number not in self._logs
+        assert number not in self._points
+        folder = partition_folder(number)
+        try:
+            if self._volume.files.exists(folder):
+                remove_paths(self._volume.files, [f"{folder}/"])
+                self._volume.files.sync_folder(PARTITIONS_FOLDER)
+        except OSError as error:
+            raise StoreFailed(f"{folder}: {error.strerror or error}") from error
+        log = self._log(number, sync=sync)
+        log.attach(RecoveredLog(), listed=True)
+        log.begin_epoch()
+        return log
+
+    def open_log(self, number: int, *, sync: bool) -> Log:
+        """Open a partition of an earlier life. After an unclean stop its end is looked for; see `Log.failed` then.
+
+        Cost: after a clean stop none to speak of; else a listing, an open file and a read.
+        """
+        assert number not in self._logs
+        point = self._points.get(number)
+        log = self._log(number, sync=sync)
+        if self._clean and point is not None:
+            bases = [point.segment_base] if point.segment_base >= 0 else []
+            log.attach(
+                RecoveredLog(
+                    start=point.start,
+                    end=point.end,
+                    bases=bases,
+                    segment_id=point.segment_id,
+                    position=point.position,
+                    last_time_ns=point.last_time_ns,
+                    sealed_size_bytes=point.sealed_size_bytes,
+                    epochs=list(point.epochs),
+                    synced=point.end,
+                ),
+                listed=not bases,
+            )
+        else:
+            try:
+                found = recover_log(self._volume.files, number, point, same_boot=self._same_boot)
+            except OSError as error:
+                found = RecoveredLog(failed=f"partition {number} cannot be read: {error.strerror or error}")
+            log.attach(found, listed=True)
+        log.synced_point = point
+        log.begin_epoch()
+        return log
+
+    def _log(self, number: int, *, sync: bool) -> Log:
+        """Make the object."""
+        log = self._logs[number] = Log(
+            number,
+            sync=sync,
+            epoch=self.epoch,
+            volume=self._volume,
+            committer=self._committer,
+            journal=self.journal,
+            touched=self._touched,
+        )
+        return log
+
+    def delete_log(self, number: int) -> None:
+        """Forget a partition. Its files go once the journal entry that says so is synced."""
+        log = self._logs.pop(number)
+        log.deleted = True
+        log.fence(f"partition {number} is deleted")
+        log.close()
+        self._points.pop(number, None)
+        if log in self._committer.dirty:
+            self._committer.dirty.remove(log)
+        self.journal.append(encode_deleted(number))
+        self._committer.remove_after_sync([f"{log.chain.folder}/"])
+
+    # --- The turn -----------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Write what was staged in this turn: the journal, then each touched partition; start a sync if it is time.
+
+        The journal goes first: an entry may announce what is about to be appended, and must then be there when the
+        record is (docs/adr/0007). Whoever replays it looks whether the record made it into the log.
+        """
+        if self.journal.staged:
+            self.journal.flush()
+        touched = self._touched
+        if touched:
+            for log in touched:
+                log.flush()
+            touched.clear()
+        self._after()
+
+    def poll(self) -> bool:
+        """Run what background jobs have left to do; tell whether something became readable or was resolved."""
+        self._worker.run_completions()
+        committer = self._committer
+        changed, committer.changed = committer.changed, False
+        self.congested = committer.congested or bool(self.journal.blocked)
+        self.due_ns = committer.due_ns
+        return changed
+
+    def _after(self) -> None:
+        """Start a sync if it is time, and publish what the pump looks at."""
+        committer = self._committer
+        committer.start_if_due(self._volume.clock.monotonic_ns())
+        self.congested = committer.congested or bool(self.journal.blocked)
+        self.due_ns = committer.due_ns
+
+    def health(self) -> list[str]:
+        """Say what is wrong, for people."""
+        problems: list[str] = []
+        if self.journal.failed:
+            problems.append(f"{self.journal.failed}; nothing can be published, settled or created until a restart")
+        if self.journal.blocked:
+            problems.append(f"the journal waits for room on the disk: {self.journal.blocked}")
+        if self._volume.full:
+            problems.append("free space on the disk is below the mark: nothing can be published")
+        problems += [f"partition {log.number}: {log.failed}" for log in self._logs.values() if log.failed]
+        return problems
+
+    def close(self, *, clean: bool) -> None:
+        """Give the folder back. `clean`: sync everything and say so in the journal, so that the next start is quick."""
+        if clean:
+            self._worker.drain()
+            self.commit()
+            self._worker.drain()
+            self._stop_clean()
+        for log in self._logs.values():
+            log.close()
+        self._volume.close()
+        self._volume.files.close()
+
+    def _stop_clean(self) -> None:
+        """Sync everything and leave the mark, unless something is not well."""
+        well = self._committer.sync_now()
+        if not well or self.journal.failed or any(log.failed for log in self._logs.values()):
+            # The next start looks at everything as after a crash.
+            self.journal.flush()
+            self._committer.sync_now()
+            return
+        for log in self._logs.values():
+            point = log.point()
+            if point != log.synced_point and point != self._points.get(log.number):
+                self.journal.append(encode_checkpoint(point))
+        self.journal.append(CLEAN_STOP)
+        self.journal.flush()
+        self._committer.sync_now()
+
+
+def _check_format(files: Files) -> None:
+    """Make sure that this is a data folder of ours, or make it one if it is empty. Raises StoreFailed, OSError.
+
+    The mark is durable before there is anything else, so that data without a mark is never our own doing.
+    """
+    has_data = bool(files.list(JOURNAL_FOLDER)) or bool(files.list(PARTITIONS_FOLDER))
+    found = b""
+    if files.exists(FORMAT_NAME):
+        file = files.open(FORMAT_NAME)
+        try:
+            found = file.pread(2 * len(FORMAT), 0)
+        finally:
+            file.close()
+    if found != FORMAT:
+        if has_data and not found.strip(b"\0"):
+            raise StoreFailed(f"the folder has data but no {FORMAT_NAME} file: restore it from a copy, or use another folder")
+        if has_data or not FORMAT.startswith(found.rstrip(b"\0")):
+            raise StoreFailed(
+                f"the folder says it is {found.strip()!r}, this program reads {FORMAT.strip()!r}: use the version that wrote it"
+            )
+        file = files.open(FORMAT_NAME, create=True)
+        try:
+            file.pwrite(FORMAT, 0)
+            file.sync()
+        finally:
+            file.close()
+        files.sync_folder("")
+    if not files.exists(JOURNAL_FOLDER) or not files.exists(PARTITIONS_FOLDER):
+        files.make_folder(JOURNAL_FOLDER)
+        files.make_folder(PARTITIONS_FOLDER)
+        files.sync_folder("")

@@ -1,0 +1,205 @@
+"""What one simulated run is made of: drawn from the seed, the choice of what can happen included.
+
+A run in which everything can go wrong at once hides what goes wrong seldom, so every fault and every habit of the
+clients is first switched on or off (swarm testing), and only then given a strength.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from polymq.store.settings import StoreSettings
+from polymq.testing.network import NetworkConditions
+
+if TYPE_CHECKING:
+    from random import Random
+
+__all__ = ["Ending", "LifePlan", "Options", "TopicPlan"]
+
+_MS = 1_000_000
+
+
+class Ending(enum.Enum):
+    """How a life of the broker's process ends."""
+
+    STOP = "stop"  # in an orderly way
+    KILL = "kill"  # between two turns
+    KILL_IN_OPERATION = "kill in a disk operation"
+    POWER = "power loss"
+    POWER_IN_OPERATION = "power loss in a disk operation"
+
+    @property
+    def power_loss(self) -> bool:
+        """Whether unsynced data goes with it."""
+        return self in (Ending.POWER, Ending.POWER_IN_OPERATION)
+
+    @property
+    def in_operation(self) -> bool:
+        """Whether it comes in the middle of a turn."""
+        return self in (Ending.KILL_IN_OPERATION, Ending.POWER_IN_OPERATION)
+
+
+@dataclass(frozen=True, slots=True)
+class LifePlan:
+    """One life: how long, and how it ends (for endings in an operation: at the first one after that time, or later)."""
+
+    lasts_ns: int
+    ending: Ending
+    operations: int = 0
+    downtime_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """One topic. `sync`: publishes are answered after the sync."""
+
+    name: str
+    partitions: int
+    sync: bool
+    channels: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that a run is made of. Percentages are per command or message unless they say otherwise."""
+
+    topics: tuple[TopicPlan, ...]
+    lives: tuple[LifePlan, ...]
+    store: StoreSettings
+    network: NetworkConditions
+    sector_size_bytes: int
+    disk_delay_ns_max: int
+    messages_per_life: int
+    publishers: int
+    consumers_per_channel: int
+    think_ns_max: int
+    pipeline: int
+    body_size_bytes_max: int
+    multi_publish_percent: int
+    multi_publish_count_max: int
+    deferred_percent: int
+    deferred_ns_max: int
+    ready_max: int
+    message_timeout_ms: int
+    requeue_percent: int
+    requeue_ns_max: int
+    touch_percent: int
+    forget_percent: int  # messages that a consumer never settles
+    foreign_percent: int  # FINs of what belongs to another connection, or to nobody
+    confirm_percent: int  # settles after which the consumer sends something that is answered
+    disconnect_percent: int
+    cut_percent: int  # per disk-independent moment: connection resets and stalls
+    failed_sync_percent: int  # per life
+    failed_write_percent: int
+    full_disk_percent: int
+    evict_percent: int  # of moments at which everything leaves the page cache
+    wall_step_ns_max: int
+
+    @classmethod
+    def draw(cls, random: Random) -> Options:
+        """Draw a run."""
+
+        def maybe(*values: int) -> int:
+            """Nothing in half of all runs."""
+            return random.choice(values) if random.random() < 0.5 else 0
+
+        lives = _draw_lives(random)
+        return cls(
+            topics=_draw_topics(random),
+            lives=lives,
+            store=_draw_store(random),
+            network=_draw_network(random),
+            sector_size_bytes=random.choice((512, 4096)),
+            disk_delay_ns_max=random.choice((0, 2 * _MS, 20 * _MS, 200 * _MS)),
+            messages_per_life=random.choice((30, 100, 300)),
+            publishers=random.choice((1, 2, 3)),
+            consumers_per_channel=random.choice((1, 2, 3)),
+            think_ns_max=random.choice((20 * _MS, 60 * _MS, 200 * _MS)),
+            pipeline=random.choice((1, 3, 10)),
+            body_size_bytes_max=random.choice((20, 200, 200, 3000)),
+            multi_publish_percent=maybe(10, 50, 90),
+            multi_publish_count_max=random.choice((3, 10, 40)),
+            deferred_percent=maybe(10, 50),
+            deferred_ns_max=random.choice((200 * _MS, 3000 * _MS)),
+            ready_max=random.choice((1, 2, 5, 100)),
+            message_timeout_ms=random.choice((1000, 1500, 5000)),
+            requeue_percent=maybe(5, 30),
+            requeue_ns_max=random.choice((0, 300 * _MS, 2000 * _MS)),
+            touch_percent=maybe(5, 30),
+            forget_percent=maybe(2, 20),
+            foreign_percent=maybe(2, 10),
+            confirm_percent=random.choice((5, 30, 100)),
+            disconnect_percent=maybe(1, 5),
+            cut_percent=maybe(1, 5),
+            failed_sync_percent=maybe(50),
+            failed_write_percent=maybe(30),
+            full_disk_percent=maybe(50),
+            evict_percent=maybe(1, 10),
+            wall_step_ns_max=maybe(500 * _MS, 5000 * _MS),
+        )
+
+    def describe(self) -> str:
+        """One line per option."""
+        return "\n".join(f"  {each.name} = {getattr(self, each.name)}" for each in fields(self))
+
+
+def _draw_lives(random: Random) -> tuple[LifePlan, ...]:
+    endings = random.choice(
+        (
+            (Ending.KILL, Ending.KILL_IN_OPERATION),
+            (Ending.POWER, Ending.POWER_IN_OPERATION),
+            tuple(Ending),
+            (Ending.STOP, Ending.KILL),
+        )
+    )
+    return tuple(
+        LifePlan(
+            lasts_ns=random.choice((20 * _MS, 200 * _MS, 700 * _MS, 1500 * _MS, 3000 * _MS)),
+            ending=random.choice(endings),
+            operations=random.choice((0, 1, 2, 5, 20)),
+            downtime_ns=random.choice((0, 10 * _MS, 1200 * _MS)),
+        )
+        for _ in range(random.choice((1, 2, 3, 4)))
+    )
+
+
+def _draw_topics(random: Random) -> tuple[TopicPlan, ...]:
+    return tuple(
+        TopicPlan(
+            name=f"topic{number}",
+            partitions=random.choice((1, 1, 4)),
+            sync=random.random() < 0.3,
+            channels=random.choice((1, 1, 2, 3)),
+        )
+        for number in range(random.choice((1, 1, 2)))
+    )
+
+
+def _draw_store(random: Random) -> StoreSettings:
+    """Small segments, so that a run of some hundred messages rolls; small batches now and then."""
+    first = random.choice((4096, 16 * 1024, 64 * 1024))
+    return StoreSettings(
+        segment_size_bytes_first=first,
+        segment_size_bytes_max=first * random.choice((1, 4)),
+        batch_size_bytes_target=random.choice((2048, 256 * 1024)),
+        free_bytes_min=0,
+        reserved_part_max=1.0,
+        open_segments_max=random.choice((4, 400)),
+        hot_size_bytes=random.choice((0, 8192, 1 << 28)),
+        window_size_bytes=random.choice((4096, 256 * 1024)),
+        read_ahead_size_bytes=random.choice((4096, 1 << 22)),
+        journal_growth_bytes_min=random.choice((4096, 8 << 20)),
+        journal_growth_bytes_max=random.choice((16 * 1024, 64 << 20)),
+        index_interval_bytes=random.choice((1024, 64 * 1024)),
+    )
+
+
+def _draw_network(random: Random) -> NetworkConditions:
+    return NetworkConditions(
+        delay_ns_max=random.choice((1, _MS, 30 * _MS)),
+        window_size_bytes=random.choice((2000, 1 << 20, 1 << 20)),
+        partial_send_percent=random.choice((0, 0, 30)),
+        partial_receive_percent=random.choice((0, 0, 30)),
+    )

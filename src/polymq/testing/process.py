@@ -1,0 +1,186 @@
+"""One life of the broker's process on the fakes: the real store, core, gateways and pump, and nothing between.
+
+It does what `server/shell.py` does with an operating system: takes connections, asks who can be read or written, runs
+turns. In which order, and how many at once, is the seed's choice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from polymq.core.access import ANONYMOUS
+from polymq.core.broker import Broker
+from polymq.errors import Refusal
+from polymq.gateways.contract import Peer
+from polymq.gateways.nsq.tcp import NsqGateway
+from polymq.protocols.nsq.settings import NsqSettings
+from polymq.server.pump import Pump
+from polymq.store.store import Store
+from polymq.testing.network import FakeStream
+from polymq.testing.worker import FakeWorker
+from polymq.wire.batch import HEADER_SIZE_BYTES, parse_header, read_messages
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from polymq.core.session import Session
+    from polymq.server.connection import Connection
+    from polymq.testing.clock import FakeClock
+    from polymq.testing.disk import FakeFiles
+    from polymq.testing.options import Options, TopicPlan
+
+__all__ = ["BrokerProcess"]
+
+_TURN_NS_MAX: Final = 400_000
+_STOPPING_TURNS_MAX: Final = 50
+_READ_SIZE_BYTES: Final = 1 << 20
+_READS_MAX: Final = 10_000
+
+
+class BrokerProcess:
+    """Starts in the constructor: what it raises, an ordinary process would say before it exits."""
+
+    def __init__(self, files: FakeFiles, clock: FakeClock, random: Random, options: Options, *, boot_id: str) -> None:
+        self.files = files
+        self.worker = FakeWorker(clock, random, delay_ns_max=options.disk_delay_ns_max)
+        self._clock = clock
+        self._random = random
+        self._watched: dict[Connection, tuple[FakeStream, bool, bool]] = {}
+        self._waiting: list[FakeStream] = []  # connections that have not been accepted
+        self._streams: list[FakeStream] = []
+        self._free_at_ns = 0  # when the turn under way ends
+        self.store = Store.open(
+            files,
+            self.worker,
+            clock=clock,
+            boot_id=boot_id,
+            random_u64=lambda: random.getrandbits(64),
+            settings=options.store,
+        )
+        self.broker = Broker(self.store, clock, random)
+        self.broker.start()
+        self.pump = Pump(self.broker, self.store, clock, self)
+        self._operator = self.broker.session(ANONYMOUS)
+        self._topics = options.topics
+        for topic in options.topics:
+            self._create(topic)
+
+    def _create(self, topic: TopicPlan) -> None:
+        """Be the operator who makes the topics; a full or failed disk refuses, and a publisher makes them later."""
+        try:
+            self._operator.create_topic(topic.name, partitions=topic.partitions, sync=topic.sync)
+        except Refusal:
+            return
+
+    # What the pump asks for.
+
+    def watch(self, connection: Connection, *, readable: bool, writable: bool) -> None:
+        """See `server.ports.Watcher`."""
+        if readable or writable:
+            assert isinstance(connection.stream, FakeStream)
+            self._watched[connection] = (connection.stream, readable, writable)
+        else:
+            self._watched.pop(connection, None)
+
+    # What the operating system does.
+
+    def connect(self, stream: FakeStream) -> None:
+        """Let a client in; it is accepted in the next turn."""
+        self._waiting.append(stream)
+        self._streams.append(stream)
+
+    @property
+    def wakes_at_ns(self) -> int:
+        """When a turn is worth running, or background work goes on."""
+        dues = [self.pump.due_ns(), self.worker.wakes_at_ns]
+        for stream, readable, writable in self._watched.values():
+            if readable:
+                dues.append(stream.wakes_at_ns)
+            if writable and stream.writable:
+                dues.append(0)
+        if self._waiting:
+            dues.append(0)
+        due_ns = min((due for due in dues if due is not None), default=1 << 62)
+        return max(due_ns, self._free_at_ns)
+
+    def turn(self) -> None:
+        """Run one turn; it takes some time, in which nothing else is noticed."""
+        self.worker.run()
+        waiting, self._waiting = self._waiting, []
+        for stream in waiting:
+            gateway = NsqGateway(self.broker.session(ANONYMOUS), Peer("127.0.0.1", 1), NsqSettings(), self._clock.monotonic_ns)
+            self.pump.open(stream, gateway, Peer("127.0.0.1", 1))
+        ready = [
+            (connection, stream, readable, writable)
+            for connection, (stream, readable, writable) in self._watched.items()
+            if (readable and stream.readable) or (writable and stream.writable)
+        ]
+        self._random.shuffle(ready)
+        if len(ready) > 1 and self._random.random() < 0.2:
+            del ready[1 + self._random.randrange(len(ready) - 1) :]
+        for connection, stream, readable, writable in ready:
+            if readable and not stream.closed and stream.readable:
+                self.pump.readable(connection)
+            if writable and not stream.closed:
+                self.pump.writable(connection)
+        self.pump.end_turn()
+        self._free_at_ns = self._clock.monotonic_ns() + 1 + self._random.randrange(_TURN_NS_MAX)
+
+    # How it ends.
+
+    def stop(self) -> None:
+        """Stop in an orderly way, as on SIGTERM."""
+        self.pump.stop()
+        for _ in range(_STOPPING_TURNS_MAX):
+            if not self.pump.connections:
+                break
+            self.turn()
+            self._clock.advance_to(self._free_at_ns)
+        self.pump.abandon()
+        self.broker.stop()
+        self.store.close(clean=True)
+
+    def vanish(self, *, power_loss: bool) -> None:
+        """Leave the connections as they are left when nobody is there any more."""
+        for stream in self._streams:
+            stream.on_send = stream.on_close = None
+            if power_loss:
+                stream.reset()
+            else:
+                stream.close()
+
+    # What an inspector sees.
+
+    def read_logs(self) -> list[tuple[int, list[tuple[int, bytes]]]]:
+        """Read every partition from its start, as (number, (offset, body) pairs)."""
+        session = self._operator
+        views = [session.topic(topic.name) for topic in self._topics]
+        return [
+            (partition.number, self._read_log(session, view.name, partition.partition))
+            for view in views
+            if view is not None
+            for partition in view.partitions
+        ]
+
+    def _read_log(self, session: Session, topic: str, partition: int) -> list[tuple[int, bytes]]:
+        log = session.log(topic, partition)
+        records: list[tuple[int, bytes]] = []
+        offset = log.start
+        for _ in range(_READS_MAX):
+            if offset >= log.readable:
+                return records
+            view = log.batches(offset, _READ_SIZE_BYTES)
+            if not view:
+                self._clock.advance(_TURN_NS_MAX)
+                self.worker.run()
+                self.pump.end_turn()
+                continue
+            at = 0
+            while at < len(view):
+                header = parse_header(view, at)
+                end = at + header.size
+                found = read_messages(view, at + HEADER_SIZE_BYTES, header.count, header.base_time_ns, header.count, end)
+                records += enumerate((message.body for message in found), header.base_offset)
+                at = end
+            offset = records[-1][0] + 1
+        raise AssertionError(f"{topic} cannot be read beyond offset {offset} of {log.readable}")

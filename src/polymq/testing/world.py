@@ -1,0 +1,263 @@
+"""One whole run: a broker, its clients, everything that goes wrong, and the verdict.
+
+Only clock, network, disk and worker are fakes. A run is a sequence of lives of the broker's process, each with its
+faults and its ending; then a life without faults in which every channel is drained; then one more in which nothing
+that was settled may come back. Time jumps from event to event.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from polymq.testing.clients import NEVER_NS, Client, Consumer, Publisher
+from polymq.testing.clock import FakeClock
+from polymq.testing.disk import FakeFiles, SimulatedKill
+from polymq.testing.faults import Faults
+from polymq.testing.ledger import Ledger
+from polymq.testing.network import FakeNetwork, NetworkConditions
+from polymq.testing.nsq_wire import ERROR, MESSAGE, FrameReader, WireMessage
+from polymq.testing.options import Ending, LifePlan, Options
+from polymq.testing.process import BrokerProcess
+from polymq.testing.promises import Connection, PromiseBrokenError, Verb
+from polymq.testing.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from polymq.testing.network import FakeStream
+
+__all__ = ["World"]
+
+_SECOND_NS: Final = 1_000_000_000
+_DRAIN_NS_MAX: Final = 60 * _SECOND_NS
+_GHOSTS_NS: Final = 500_000_000
+_OVERTIME_NS: Final = 2 * _SECOND_NS
+_START_ATTEMPTS_MAX: Final = 20
+_SETTLE_VERBS: Final = {b"E_FIN_FAILED": Verb.FINISH, b"E_REQ_FAILED": Verb.REQUEUE, b"E_TOUCH_FAILED": Verb.TOUCH}
+
+
+class World:
+    """Everything of one seed. `run` raises PromiseBrokenError, or whatever the broker should not have raised."""
+
+    def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None, options: Options | None = None) -> None:
+        self.random = Random(seed)
+        self.options = options or Options.draw(self.random)
+        self.clock = FakeClock()
+        self.trace = Trace(self.clock, echo)
+        self.ledger = Ledger(
+            self.clock,
+            sync_slack_ns=3 * self.options.disk_delay_ns_max + 50_000_000,
+            wall_slack_ns=2 * self.options.wall_step_ns_max,
+        )
+        self.network = FakeNetwork(self.clock, self.random, self.options.network)
+        self.files = FakeFiles(self.random, sector_size_bytes=self.options.sector_size_bytes)
+        self.clients: list[Client] = []
+        self.process: BrokerProcess | None = None
+        self.faults = Faults(self)
+        self._serial = 0
+        self._serials_end = 0
+        self._boot = 0
+
+    # What clients reach.
+
+    def next_serial(self, count: int) -> int:
+        """Take numbers for messages."""
+        self._serial += count
+        return self._serial - count
+
+    @property
+    def wants_messages(self) -> bool:
+        """Whether this life has not had its messages."""
+        return self._serial < self._serials_end
+
+    def connect(self, connection: Connection) -> FakeStream | None:
+        """Reach the broker, if it is up; what it says on this connection is told to the ledger."""
+        if self.process is None:
+            return None
+        client, server = self.network.pair()
+        tap = _Tap(self, connection)
+        server.on_send = tap.sent
+        server.on_close = tap.closed
+        self.process.connect(server)
+        return client
+
+    # The run.
+
+    def run(self) -> None:
+        """Live all lives, drain, and judge."""
+        options = self.options
+        self.clients += [Publisher(self, f"publisher{number}") for number in range(options.publishers)]
+        for topic in options.topics:
+            for channel in range(topic.channels):
+                self.clients += [
+                    Consumer(self, f"{topic.name}.channel{channel}.{number}", topic.name, f"channel{channel}")
+                    for number in range(options.consumers_per_channel)
+                ]
+        for plan in options.lives:
+            self._live(plan)
+        self._drain()
+        self._judge()
+
+    def _live(self, plan: LifePlan) -> None:
+        """Live one life up to its ending."""
+        clock = self.clock
+        if plan.ending.in_operation and plan.operations == 1:
+            self.files.kill_at = self.random.randrange(40)  # while it starts
+        try:
+            self._start()
+            self.faults.plan(plan.lasts_ns)
+            self._run_until(clock.monotonic_ns() + plan.lasts_ns)
+            if plan.ending.in_operation:
+                self.files.kill_at = self.files.operations + plan.operations
+                self._run_until(clock.monotonic_ns() + _OVERTIME_NS)
+            if plan.ending is Ending.STOP:
+                self.process_running.stop()
+        except SimulatedKill:
+            self.trace("killed in a disk operation")
+        self._end(plan)
+
+    def _end(self, plan: LifePlan) -> None:
+        """The process is gone, in whatever way; time passes without one."""
+        self.trace("the broker ends: %s", plan.ending.value)
+        self.ledger.stopped(clean=plan.ending is Ending.STOP)
+        power_loss = plan.ending.power_loss
+        if self.process is not None:
+            self.process.vanish(power_loss=power_loss)
+        self.process = None
+        self.files = self.files.crash(power_loss=power_loss)
+        self.faults.clear()
+        if power_loss:
+            self._boot += 1
+            self.ledger.power_lost()
+        self._run_until(self.clock.monotonic_ns() + plan.downtime_ns)
+
+    @property
+    def process_running(self) -> BrokerProcess:
+        """The broker, where there must be one."""
+        assert self.process is not None
+        return self.process
+
+    def _start(self) -> None:
+        """Start the broker; on a full disk the operator makes room."""
+        self.ledger.started()
+        self._serials_end = self._serial + self.options.messages_per_life
+        self.files.watch(on_fault=self.faults.struck)
+        self.process = BrokerProcess(self.files, self.clock, self.random, self.options, boot_id=f"boot{self._boot}")
+        self.trace("the broker serves")
+
+    def _run_until(self, end_ns: int, done: Callable[[], bool] | None = None) -> bool:
+        """Let things happen until a moment, or until `done`."""
+        clock = self.clock
+        while done is None or not done():
+            process = self.process
+            at_ns = min((client.wakes_at_ns for client in self.clients), default=NEVER_NS)
+            at_ns = min(at_ns, self.faults.wakes_at_ns)
+            if process is not None:
+                at_ns = min(at_ns, process.wakes_at_ns)
+            if at_ns >= end_ns:
+                clock.advance_to(end_ns)
+                return False
+            clock.advance_to(at_ns)
+            now_ns = clock.monotonic_ns()
+            if self.faults.wakes_at_ns <= now_ns:
+                self.faults.strike()
+            for client in self.clients:
+                if client.wakes_at_ns <= now_ns:
+                    client.step()
+            if process is not None and process.wakes_at_ns <= now_ns:
+                process.turn()
+        return True
+
+    # The end.
+
+    def _drain(self) -> None:
+        """Give every channel one consumer that settles all it gets, until nothing is owed."""
+        self.network.conditions = NetworkConditions(delay_ns_max=1)
+        for client in self.clients:
+            client.stopped = True
+            client.disconnect()
+        self._start()
+        self.clients = [
+            Consumer(self, f"drain.{channel.topic}.{channel.name}", channel.topic, channel.name, eager=True)
+            for channel in list(self.ledger.channels.values())
+        ]
+        end_ns = self.clock.monotonic_ns() + _DRAIN_NS_MAX
+        step_ns = 50_000_000
+        while self.ledger.owed() or any(client.stream is None or client.connection.commands for client in self.clients):
+            self._run_until(self.clock.monotonic_ns() + step_ns)
+            step_ns = min(2 * step_ns, _SECOND_NS)
+            if self.clock.monotonic_ns() >= end_ns:
+                raise PromiseBrokenError(f"lost, or stuck: {self._describe_owed()}")
+        self.trace("drained")
+
+    def _describe_owed(self) -> str:
+        owed = [f"message {publication.serial} for {channel}" for channel, publication in self.ledger.owed()]
+        waiting = [client.connection.name for client in self.clients if client.connection.commands]
+        return f"{len(owed)} messages ({', '.join(owed[:5])}), unanswered on {waiting}"
+
+    def _judge(self) -> None:
+        """Start once more: what is settled stays settled, and the log holds what it must."""
+        ending = self.random.choice((Ending.STOP, Ending.KILL))
+        for client in self.clients:
+            client.stopped = True
+            client.disconnect()
+        if ending is Ending.STOP:
+            self.process_running.stop()
+        self._end(LifePlan(0, ending))
+        self._start()
+        self.clients = [
+            Consumer(self, f"ghosts.{channel.topic}.{channel.name}", channel.topic, channel.name, eager=True)
+            for channel in list(self.ledger.channels.values())
+        ]
+        self._run_until(self.clock.monotonic_ns() + _GHOSTS_NS)
+        health = self.process_running.store.health()
+        if health:
+            raise PromiseBrokenError(f"the store is not well after a clean life: {health}")
+        self.ledger.check_log(self.process_running.read_logs())
+        self.trace("nothing came back, the log is whole")
+
+
+class _Tap:
+    """Reads what leaves the broker on one connection and tells the ledger."""
+
+    def __init__(self, world: World, connection: Connection) -> None:
+        self._world = world
+        self._connection = connection
+        self._reader = FrameReader()
+        self._held_up_ns: int | None = None  # since when the network has not taken everything
+
+    def sent(self, data: bytes, all_of_it: bool) -> None:
+        """Bytes went onto the network."""
+        ledger, connection = self._world.ledger, self._connection
+        now_ns = self._world.clock.monotonic_ns()
+        made_ns = now_ns if self._held_up_ns is None else self._held_up_ns
+        made_ns = min(made_ns, ledger.made_since_ns(connection))
+        if all_of_it:
+            self._held_up_ns = None
+        elif self._held_up_ns is None:
+            self._held_up_ns = made_ns
+        if not connection.open:
+            return
+        for kind, frame in self._reader.feed(data):
+            if kind == MESSAGE:
+                message = WireMessage.parse(frame)
+                self._world.trace("%s gets %s, attempt %d", connection.name, message.body[:8].decode(), message.attempts)
+                ledger.delivered(connection, int(message.id, 16), message.attempts, message.body, made_ns=made_ns)
+            elif kind == ERROR:
+                self._refused(frame)
+            elif frame != b"_heartbeat_":
+                ledger.responded(connection)
+
+    def _refused(self, text: bytes) -> None:
+        words = text.split(b" ")
+        verb = _SETTLE_VERBS.get(words[0])
+        message_id = -1
+        if verb is not None and words[2] != b"f" * 16:
+            message_id = int(words[2], 16)
+            self._world.trace("%s is refused: %s", self._connection.name, text.decode())
+        self._world.ledger.refused(self._connection, verb, message_id)
+
+    def closed(self) -> None:
+        """The broker hung up."""
+        self._world.ledger.ended(self._connection)
