@@ -272,6 +272,9 @@ class Pump:
                 outbox.write_after(effect.ticket, effect.data, effect.failure)
                 outbox.hold_below = 0
                 self._gate(connection)
+                if effect.publishes and not connection.publishes:
+                    connection.publishes = True
+                    self._follow(connection)
             else:
                 self._apply_rare(connection, effect)
 
@@ -304,9 +307,6 @@ class Pump:
         if not connection.gated:
             connection.gated = True
             self._gated.append(connection)
-        if not connection.publishes:
-            connection.publishes = True
-            self._follow(connection)
 
     def _settle(self) -> None:
         """See whose commits are done."""

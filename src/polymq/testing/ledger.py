@@ -301,6 +301,9 @@ class Ledger:
         share.lease_from_ns, share.lease_seen_ns = made_ns, now_ns
         share.maybe_finished = any(command.verb is Verb.FINISH for command in share.pending)
         share.requeue_due_wall_ns = 0
+        if any(command in connection.commands for command in share.pending):
+            share.hold(None)  # a FIN or REQ of the lease before may yet end this one
+            return
         share.hold(connection)
         held = sum(now_ns < other.lease_from_ns + connection.timeout_ns for other in connection.held.values())
         if held > connection.ready_max:

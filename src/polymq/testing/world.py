@@ -236,7 +236,7 @@ class _Tap:
         if all_of_it:
             self._held_up_ns = None
         elif self._held_up_ns is None:
-            self._held_up_ns = now_ns
+            self._held_up_ns = made_ns
         if not connection.open:
             return
         for kind, frame in self._reader.feed(data):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from polymq import limits
-from polymq.gateways.effects import Ask, Flush, Pause, Resume, Send, SetTimer, TimerName, WantWritable
+from polymq.gateways.effects import Ask, Flush, Pause, Resume, Send, SendAfter, SetTimer, TimerName, WantWritable
 from polymq.server.settings import PumpSettings
-from tests.unit.server.fakes import Gateway, Publisher, World
+from tests.unit.server.fakes import Gateway, Publisher, Ticket, World, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -380,6 +380,16 @@ def test_publishers_are_not_read_while_the_store_is_congested() -> None:
     world.store.congested = False
     world.turn()
     assert publisher.watched == (True, False)
+
+
+def test_who_waits_for_a_commit_without_publishing_is_read_on() -> None:
+    world = World()
+    _, gateway, connection = world.connect()
+    gateway.on_line = lambda _line, effects: effects.append(SendAfter(Ticket(), b"OK\n", failure, publishes=False))
+    world.send(connection, b"subscribe\n")
+    world.store.congested = True
+    world.turn()
+    assert connection.watched == (True, False)
 
 
 def test_a_first_publish_under_congestion_stops_input_too() -> None:

@@ -246,7 +246,7 @@ class NsqGateway(BaseGateway):
             return
         if self._ok_count:
             self._answer(effects)
-        effects.append(SendAfter(self._session.journaled(), OK_FRAME, _subscribe_failed))
+        effects.append(SendAfter(self._session.journaled(), OK_FRAME, _subscribe_failed, publishes=False))
 
     def _ready(self, event: Ready, effects: list[Effect]) -> None:
         assert self._subscription is not None
