@@ -173,7 +173,8 @@ class Pump:
         Whatever a client is told now would confirm them (a later command that is answered does), and they would come
         back after a crash.
         """
-        log.error("closing every connection: %s", reason)
+        if self._connections:
+            log.error("closing every connection: %s", reason)
         for connection in list(self._connections.values()):
             self._drop(connection, reason)
 
