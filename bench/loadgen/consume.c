@@ -75,8 +75,8 @@ void consumer_receive(struct run *run, struct connection *connection) {
             } else if (is_response(&frame, "_heartbeat_")) {
                 memcpy(reserve_output(connection, 4), "NOP\n", 4);
             } else if (connection->closing && is_response(&frame, "CLOSE_WAIT")) {
-                connection->done = true;
-                run->open_count--;
+                finish_connection(run, connection);
+                return;
             } else {
                 unexpected_frame(&frame);
             }

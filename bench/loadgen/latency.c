@@ -42,7 +42,7 @@ void timed_tick(struct run *run, struct connection *connection) {
 
 void timed_receive(struct run *run, struct connection *connection) {
     struct frame frame;
-    while (connection_receive(connection)) {
+    while (run->published < run->options.messages && connection_receive(connection)) {
         size_t position = 0;
         while (next_frame(connection, &position, &frame)) {
             if (is_response(&frame, "_heartbeat_")) continue; /* the next PUB answers it */
@@ -51,8 +51,5 @@ void timed_receive(struct run *run, struct connection *connection) {
         }
         drop_input(connection, position);
     }
-    if (run->published == run->options.messages && !connection->done) {
-        connection->done = true;
-        run->open_count--;
-    }
+    if (run->published == run->options.messages) finish_connection(run, connection);
 }

@@ -135,6 +135,7 @@ void idle_receive(struct run *run, struct connection *connection);
 /* run.c, report.c */
 void mark_progress(struct run *run, uint64_t done, uint64_t total);
 void watch_output(struct run *run, struct connection *connection, bool wanted);
+void finish_connection(struct run *run, struct connection *connection);
 void execute(struct run *run);
 void report(const struct run *run);
 

@@ -77,10 +77,7 @@ void publisher_share(struct run *run) {
         if (connection->role != ROLE_PUBLISHER) continue;
         connection->commands_quota = commands / publishers + (given < commands % publishers);
         connection->allowed_at_ns = allocate(run->options.window * sizeof *connection->allowed_at_ns);
-        if (!connection->commands_quota) {
-            connection->done = true;
-            run->open_count--;
-        }
+        if (!connection->commands_quota) finish_connection(run, connection);
         given++;
     }
 }
@@ -126,10 +123,6 @@ static void take_answer(struct run *run, struct connection *connection, uint64_t
     connection->commands_answered++;
     run->published += run->period.messages_per_command;
     if (run->options.mode != MODE_BOTH) mark_progress(run, run->published, run->published_quota);
-    if (connection->commands_answered == connection->commands_quota) {
-        connection->done = true;
-        run->open_count--;
-    }
 }
 
 void publisher_receive(struct run *run, struct connection *connection) {
@@ -148,6 +141,10 @@ void publisher_receive(struct run *run, struct connection *connection) {
             }
         }
         drop_input(connection, position);
+        if (connection->commands_answered == connection->commands_quota) {
+            finish_connection(run, connection);
+            return;
+        }
         publisher_push(run, connection);
     }
 }

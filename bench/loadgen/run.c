@@ -48,10 +48,18 @@ void mark_progress(struct run *run, uint64_t done, uint64_t total) {
 }
 
 void watch_output(struct run *run, struct connection *connection, bool wanted) {
-    if (connection->watches_output == wanted) return;
+    if (connection->done || connection->watches_output == wanted) return;
     struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0), .data.ptr = connection};
     if (epoll_ctl(run->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event)) fail("epoll_ctl: %s", strerror(errno));
     connection->watches_output = wanted;
+}
+
+/* Nothing more is expected of a connection: what its peer does from now on, even closing it, is of no interest. */
+void finish_connection(struct run *run, struct connection *connection) {
+    if (connection->done) return;
+    connection->done = true;
+    run->open_count--;
+    if (epoll_ctl(run->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL)) fail("epoll_ctl: %s", strerror(errno));
 }
 
 static void add_connections(struct run *run, enum role role, uint32_t count, uint32_t channel) {
@@ -114,6 +122,7 @@ static void start_timer(struct run *run) {
 }
 
 static void handle(struct run *run, struct connection *connection) {
+    if (connection->done) return;
     switch (connection->role) {
     case ROLE_PUBLISHER:
         publisher_receive(run, connection);
@@ -165,7 +174,7 @@ static void loop(struct run *run) {
         if (count < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
         for (int i = 0; i < count; i++) {
             if (events[i].data.ptr == run) tick(run);
-            else handle(run, events[i].data.ptr);
+            else handle(run, events[i].data.ptr); /* a connection that an earlier event has finished does nothing */
         }
         /* A publisher that waited for the consumers is not woken by its own socket. */
         if (run->options.lead_max) push_publishers(run);

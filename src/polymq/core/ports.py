@@ -86,7 +86,14 @@ class Journal(Protocol):
 
     @property
     def wants_snapshot(self) -> bool: ...
+    @property
+    def staged(self) -> bool:
+        """Whether entries wait for this turn's commit."""
+
     def append(self, entry: bytes) -> None: ...
+    def flush(self) -> None:
+        """Write what is staged now; `staged` stays true if there is no room."""
+
     def ticket(self, *, sync: bool = False) -> Ticket: ...
     def snapshot(self, entries: Iterator[bytes]) -> None: ...
 

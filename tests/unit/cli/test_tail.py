@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,9 +17,6 @@ from polymq.clients.log import Chunk, OffsetOutOfRange, PartitionInfo, TopicInfo
 from polymq.errors import ConfigError
 from polymq.wire.batch import BatchHeader, Message, encode_message, seal
 from polymq.wire.records import HEADER_SIZE_BYTES
-
-if TYPE_CHECKING:
-    from polymq.clients.log import LogClient
 
 
 def batch(base_offset: int, bodies: list[bytes], key: bytes | None = None) -> bytes:
@@ -139,13 +136,10 @@ def test_messages_of_a_chunk() -> None:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> FakeLog:
     made = FakeLog(starts=(0, 0), ends=(4, 2))
-    addresses: list[str] = []
 
-    def connect(address: str) -> LogClient:
-        addresses.append(address)
+    def connect(address: str) -> FakeLog:
         assert address == "h:1"
-        client: Any = made
-        return client
+        return made
 
     monkeypatch.setattr("polymq.clients.log.LogClient", connect)
     return made

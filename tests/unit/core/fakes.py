@@ -147,9 +147,17 @@ class FakeJournal:
         self.wants_snapshot = False
         self.entries: list[bytes] = []
         self.snapshots = 0
+        self.full = False
+
+    @property
+    def staged(self) -> bool:
+        return self.full
 
     def append(self, entry: bytes) -> None:
         self.entries.append(bytes(entry))
+
+    def flush(self) -> None:
+        """Everything is written at once here."""
 
     def ticket(self, *, sync: bool = False) -> FakeTicket:
         ticket = FakeTicket()

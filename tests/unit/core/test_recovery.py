@@ -122,6 +122,22 @@ def test_release_that_died_before_its_append_is_neither_lost_nor_doubled(single:
     assert inbox(consumer).got == []
 
 
+def test_release_that_finds_no_room_is_tried_again(single: World) -> None:
+    consumer = single.consume("t", "g", 5)
+    single.publish("t", b"later", delay_ns=SECOND_NS)
+    single.turn()
+    single.store.journal.full = True
+    single.wait(1)
+    assert inbox(consumer).got == []
+    single.publish("t", b"between")
+    single.store.journal.full = False
+    single.turn()
+    single.restart()
+    again = single.consume("t", "g", 5)
+    single.wait(1)
+    assert sorted(inbox(again).bodies) == [b"between", b"later"]
+
+
 def test_pauses_and_groups_survive(world: World) -> None:
     world.consume("t", "g", 0)
     world.session.pause_group("t", "g", paused=True)

@@ -153,8 +153,8 @@ def producers_of(producers: Iterable[ProducerView], topic: str) -> list[ClientSt
 def topic_stats(view: TopicView, clients: Callable[[Iterable[ConsumerView]], list[ClientStats]] | None) -> TopicStats:
     """Describe a topic. `clients` is None if they were not asked for."""
     groups = [group for group in view.groups if group.kind == _WORK]
-    # nsqd hands a deferred publish to its channels at once, unless it has none or is paused.
-    scheduled_with_topic = view.scheduled if view.paused or not groups else 0
+    # nsqd hands a deferred publish to the topic's channels at once, and keeps it in the topic if there are none.
+    scheduled_with_topic = 0 if groups else view.scheduled
     scheduled_with_channels = view.scheduled - scheduled_with_topic
     return TopicStats(
         name=view.name,
@@ -173,7 +173,7 @@ def _channel_stats(group: GroupView, clients: Callable[[Iterable[ConsumerView]],
         depth=group.depth,
         in_flight_count=group.leased,
         deferred_count=group.deferred + scheduled,
-        message_count=group.message_count + scheduled,
+        message_count=group.message_count,
         requeue_count=group.requeue_count,
         timeout_count=group.timeout_count,
         client_count=group.consumer_count,

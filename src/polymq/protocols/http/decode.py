@@ -29,6 +29,7 @@ __all__ = ["BodyRule", "Continue", "Event", "RequestDecoder", "Violation"]
 _LINE_END: Final = re.compile(rb"\n")
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
 _REQUEST_LINE: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+ [^\x00-\x20\x7f]+ HTTP/([0-9])\.[0-9]\r?\n")
+_NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
 _HOST_LINE: Final = re.compile(rb"\nhost:", re.IGNORECASE)
 _HOST_VALUE: Final = re.compile(rb"[-A-Za-z0-9!$%&'()*+,./:;=\[\]_~]*")
 # Below "!": a control character or a space. No request starts like this; a TLS handshake does.
@@ -42,7 +43,7 @@ _SERVER: Final = h11.SERVER
 class BodyRule:
     """What an endpoint does with bodies: how large one may be, and whether it reads them at all.
 
-    A body that is not read is still taken off the connection, up to the size.
+    A body that is not read is still taken off the connection, up to the size, but not handed on.
     """
 
     size_bytes_max: int
@@ -178,6 +179,8 @@ class RequestDecoder:
         return "" if line[1] == b"1" else _BAD_VERSION
 
     def _parsed_head(self, head: bytes, view: memoryview, at: int) -> tuple[Event | None, int]:
+        if not head.isascii():
+            head = _with_ascii_line(head)
         reader = h11.Connection(_SERVER, max_incomplete_event_size=limits.HTTP_HEAD_SIZE_BYTES_MAX)
         reader.receive_data(head)
         try:
@@ -188,7 +191,7 @@ class RequestDecoder:
             line = _HOST_MISSING if _lacks_only_host(head) else _BAD_REQUEST
             return self._violation(line, line, at)
         assert isinstance(event, h11.Request)
-        target = split_target(event.target)
+        target = split_target(event.target) if event.method != b"CONNECT" else ("", "", "")
         if target is None:
             return self._violation(_BAD_REQUEST, _BAD_REQUEST, at)
         headers = tuple((bytes(name), bytes(value)) for name, value in event.headers)
@@ -241,7 +244,7 @@ class RequestDecoder:
         self._request = None
         self._state = _State.HEAD
         self.need = 1
-        return replace(request, body_view=body_view) if len(body_view) else request
+        return replace(request, body_view=body_view) if self._body_rule.reads and len(body_view) else request
 
     def _sized(self, view: memoryview, at: int) -> tuple[Event | None, int]:
         assert self._request is not None
@@ -282,6 +285,12 @@ class RequestDecoder:
             assert isinstance(event, h11.Data)
             self._body += event.data
         return False
+
+
+def _with_ascii_line(head: bytes) -> bytes:
+    """Escape what is not ASCII in the request line: Go takes a raw path, h11 does not."""
+    line, newline, rest = head.partition(b"\n")
+    return _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + newline + rest
 
 
 def _tokens(value: bytes) -> set[bytes]:
