@@ -150,6 +150,8 @@ class Pump:
         if self._rung:
             self._wake()
         store.commit()
+        if store.unwritten:
+            self._hang_up(store.unwritten)
         store.poll()
         if self._gated:
             self._settle()
@@ -164,6 +166,17 @@ class Pump:
                 self._flush(connection)
         if store.congested is not self._congested:
             self._follow_congestion()
+
+    def _hang_up(self, reason: str) -> None:
+        """Close every connection without another word: this turn's settles and requeues are not in the journal.
+
+        Whatever a client is told now would confirm them (a later command that is answered does), and they would come
+        back after a crash.
+        """
+        if self._connections:
+            log.error("closing every connection: %s", reason)
+        for connection in list(self._connections.values()):
+            self._drop(connection, reason)
 
     def _deliver(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
