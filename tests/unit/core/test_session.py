@@ -29,7 +29,7 @@ class Bouncer:
 
 def guarded(world: World, *allowed: tuple[Action, str]) -> tuple[World, Bouncer]:
     bouncer = Bouncer(*allowed)
-    world.broker = Broker(world.store, world.clock, FakeRandom(), authorizer=bouncer)  # type: ignore[arg-type]
+    world.broker = Broker(world.store, world.clock, FakeRandom(), authorizer=bouncer)
     world.session = world.broker.session(Principal("somebody"))
     return world, bouncer
 
@@ -57,7 +57,7 @@ EVERY_DOOR = {
 def test_every_door_is_guarded(single: World, door: str) -> None:
     guarded(single)
     with pytest.raises(Refusal) as refused:
-        EVERY_DOOR[door](single.session)  # type: ignore[no-untyped-call]
+        EVERY_DOOR[door](single.session)
     assert refused.value.code is RefusalCode.FORBIDDEN
     assert single.broker.catalogue.topics == {}
 
@@ -143,7 +143,7 @@ def test_stopping_refuses_new_work(single: World) -> None:
     single.broker.stop()
     for door in ("publish", "subscribe"):
         with pytest.raises(Refusal) as refused:
-            EVERY_DOOR[door](single.session)  # type: ignore[no-untyped-call]
+            EVERY_DOOR[door](single.session)
         assert refused.value.code is RefusalCode.SHUTTING_DOWN
 
 
