@@ -56,6 +56,7 @@ class Store:
     def __init__(self, volume: Volume, worker: Worker) -> None:
         self.congested = False
         self.due_ns: int | None = None
+        self.unwritten = ""
         self.epoch = _EPOCH_FIRST
         self._volume = volume
         self._worker = worker
@@ -243,10 +244,13 @@ class Store:
         """Write what was staged in this turn: the journal, then each touched partition; start a sync if it is time.
 
         The journal goes first: an entry may announce what is about to be appended, and must then be there when the
-        record is (docs/adr/0007). Whoever replays it looks whether the record made it into the log.
+        record is (docs/adr/0007). Whoever replays it looks whether the record made it into the log. `unwritten` says
+        afterwards why the journal did not take this turn's entries ("" if it did, or there were none).
         """
+        self.unwritten = ""
         if self.journal.staged:
             self.journal.flush()
+            self.unwritten = self.journal.failed or self.journal.blocked
         touched = self._touched
         if touched:
             for log in touched:

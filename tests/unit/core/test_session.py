@@ -29,7 +29,7 @@ class Bouncer:
 
 def guarded(world: World, *allowed: tuple[Action, str]) -> tuple[World, Bouncer]:
     bouncer = Bouncer(*allowed)
-    world.broker = Broker(world.store, world.clock, FakeRandom(), authorizer=bouncer)  # type: ignore[arg-type]
+    world.broker = Broker(world.store, world.clock, FakeRandom(), authorizer=bouncer)
     world.session = world.broker.session(Principal("somebody"))
     return world, bouncer
 

@@ -1,0 +1,4 @@
+"""placeholder."""
+
+Deliveries = ProducerConnection = object
+connect = subscribe = None
