@@ -35,7 +35,6 @@ UNTESTED = {
     "polymq.core.settings": "values only",
     "polymq.core.topic": "covered by tests/unit/core/test_session.py and test_work_group.py",
     "polymq.core.view_making": "covered by tests/unit/core, which looks at the broker through views",
-    "polymq.core.views": "values only",
     "polymq.gateways.nsq.refusals": "covered by tests/unit/gateways/nsq/test_tcp.py",
 }
 
