@@ -44,10 +44,15 @@ test-sim: ## some hundred simulated worlds and the planted bugs: SEEDS=300
 	@printf '\n== simulation, %s seeds\n' '$(SEEDS)'
 	@POLYMQ_SIM_SEEDS=$(SEEDS) $(PYTEST) tests/sim --timeout 900 $(ARGS)
 
+.PHONY: test-spark
+test-spark: ## the Spark source and sink (needs Java 17)
+	@tools/setup --require-java
+	@$(PYTEST) tests/spark --timeout 300 $(ARGS)
+
 .PHONY: sim
 sim: setup ## replay one simulated world and print what happened: SEED=17
 	@test -n '$(SEED)' || { echo 'which one? make sim SEED=17 (a failing test prints its seed)' >&2; exit 2; }
-	@$(PYTHON_ENV)/python -m polymq.testing.simulate --seed $(SEED) $(ARGS)
+	@$(PYTHON_ENV)/python -m polymq.testing.simulate --seed $(SEED) --verbose $(ARGS)
 
 .PHONY: check
 check: setup ## format, lint, types, import contracts and house rules

@@ -9,6 +9,15 @@ __all__ = [
     "BATCH_SIZE_BYTES_MAX",
     "BATCH_SIZE_BYTES_TARGET",
     "CONNECTIONS_MAX",
+    "HTTP_BODY_DISCARDED_BYTES_MAX",
+    "HTTP_CHUNK_SIZE_BYTES_MAX",
+    "HTTP_HEAD_SIZE_BYTES_MAX",
+    "HTTP_IDLE_NS_MAX",
+    "HTTP_POLL_INTERVAL_NS",
+    "HTTP_RECORDS_SIZE_BYTES",
+    "HTTP_RECORDS_SIZE_BYTES_MAX",
+    "HTTP_REQUEST_NS_MAX",
+    "HTTP_WAIT_NS_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
@@ -77,7 +86,28 @@ NAME_SIZE_BYTES_MAX: Final = 255
 # Deliveries of one message are counted in 16 bits, as NSQ's frame has them; the count stays at the maximum.
 ATTEMPTS_MAX: Final = 0xFFFF
 
+# A request line and its headers. Enough for any client of ours; IIS and h11 draw the same line, Go's is 1 MiB.
+HTTP_HEAD_SIZE_BYTES_MAX: Final = 16 * 1024
+# A body that no endpoint wants is read and thrown away up to here, to keep the connection; Go draws the same line.
+HTTP_BODY_DISCARDED_BYTES_MAX: Final = 256 * 1024 - 1
+# A streamed answer is handed to the connection in chunks of at most this size (one batch may be larger): about 0.1 ms
+# of a turn, and the next is asked for before the last has left the kernel.
+HTTP_CHUNK_SIZE_BYTES_MAX: Final = 256 * 1024
+# A request must be complete this long after its first byte, so that nobody can hold connections by dripping.
+HTTP_REQUEST_NS_MAX: Final = 60_000_000_000
+# A connection without a request is closed after this time. nsqd never does; clients pool connections for minutes.
+HTTP_IDLE_NS_MAX: Final = 15 * 60_000_000_000
+# How often an answer that has to wait (for new records, for the disk) looks again, and how long it may wait.
+HTTP_POLL_INTERVAL_NS: Final = 10_000_000
+HTTP_WAIT_NS_MAX: Final = 30_000_000_000
+# What one request for records may ask for; a reader that wants more asks again.
+HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
+HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
+
 assert OFFSET_BITS + PARTITION_BITS == 63
+assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES
+assert HTTP_RECORDS_SIZE_BYTES <= HTTP_RECORDS_SIZE_BYTES_MAX
+assert HTTP_CHUNK_SIZE_BYTES_MAX <= OUTBOX_SIZE_BYTES_LOW
 assert MESSAGE_SIZE_BYTES_MAX < BATCH_SIZE_BYTES_MAX <= SEGMENT_SIZE_BYTES_MAX
 assert BATCH_SIZE_BYTES_TARGET < BATCH_SIZE_BYTES_MAX
 assert SEGMENT_SIZE_BYTES_FIRST < SEGMENT_SIZE_BYTES_MAX

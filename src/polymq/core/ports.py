@@ -22,16 +22,19 @@ __all__ = ["Clock", "Journal", "Listener", "Log", "Random", "Reader", "Store", "
 class Ticket(Protocol):
     """A promise that something is durable; shared by all that was written together. `failure` is for people."""
 
-    state: TicketState
-    failure: str
+    @property
+    def state(self) -> TicketState: ...
+    @property
+    def failure(self) -> str: ...
 
 
 class Reader(Protocol):
     """A position in one partition that moves forward."""
 
-    offset: int
-    waiting: bool
-
+    @property
+    def offset(self) -> int: ...
+    @property
+    def waiting(self) -> bool: ...
     def take(self, count_max: int, size_bytes_max: int) -> Slice | None:
         """Hand out the next records (at least one, if there is one) and move behind them.
 
@@ -44,14 +47,20 @@ class Reader(Protocol):
 class Log(Protocol):
     """One partition: a contiguous sequence of records. `end` counts what this turn staged, `readable` does not."""
 
-    number: int
-    epoch: int
-    start: int
-    end: int
-    readable: int
-    failed: str
-    size_bytes: int
-
+    @property
+    def number(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def readable(self) -> int: ...
+    @property
+    def failed(self) -> str: ...
+    @property
+    def size_bytes(self) -> int: ...
     @property
     def epochs(self) -> Sequence[tuple[int, int]]: ...
 
@@ -75,9 +84,16 @@ class Log(Protocol):
 class Journal(Protocol):
     """The one sequence of entries for all that is not message bodies."""
 
-    wants_snapshot: bool
+    @property
+    def wants_snapshot(self) -> bool: ...
+    @property
+    def staged(self) -> bool:
+        """Whether entries wait for this turn's commit."""
 
     def append(self, entry: bytes) -> None: ...
+    def flush(self) -> None:
+        """Write what is staged now; `staged` stays true if there is no room."""
+
     def ticket(self, *, sync: bool = False) -> Ticket: ...
     def snapshot(self, entries: Iterator[bytes]) -> None: ...
 
@@ -85,9 +101,12 @@ class Journal(Protocol):
 class Store(Protocol):
     """The data folder, opened."""
 
-    journal: Journal
-    congested: bool
-    due_ns: int | None
+    @property
+    def journal(self) -> Journal: ...
+    @property
+    def congested(self) -> bool: ...
+    @property
+    def due_ns(self) -> int | None: ...
 
     def replay(self) -> Iterator[bytes]: ...
     def create_log(self, number: int, *, sync: bool) -> Log: ...

@@ -97,15 +97,21 @@ class Schedule:
             return
         log = self.partition.log
         self.partition.last_time_ns = max(self.partition.last_time_ns, now_ns)
-        base_offset = log.end
+        kernel, number = self._kernel, self.partition.number
+        # In the file before the append, which may itself write early when a segment is full.
+        kernel.journal(journal_entries.released(number, log.end, offsets))
+        kernel.store.journal.flush()
         try:
+            if kernel.store.journal.staged:
+                raise StoreFull("the journal waits for room")
             log.append_messages(messages, now_ns=self.partition.last_time_ns, origin=_ORIGIN_NONE)
         except (StoreFull, StoreFailed):
+            for offset in offsets:
+                kernel.journal(journal_entries.scheduled(number, offset, 1, now_ns))
             return
-        self._kernel.journal(journal_entries.released(self.partition.number, base_offset, offsets))
         for _ in offsets:
             self._ready.popleft()
-        self._kernel.appended(self.topic)
+        kernel.appended(self.topic)
 
     def _read(self, offset: int) -> Message | None:
         if self._reader is None:
@@ -124,11 +130,13 @@ class Schedule:
         self._ready.clear()
         self.armed_ns = None
 
-    def entries(self) -> list[tuple[int, int]]:
-        """List (due time, offset) of everything that waits: for snapshots."""
-        return [*self._due.entries(), *((0, offset) for offset in self._ready)]
+    def pairs(self) -> list[bytes]:
+        """Give (due i64, offset i64) pairs of everything that waits, in pieces: for snapshots."""
+        ready = journal_entries.integers([number for offset in self._ready for number in (0, offset)])
+        return [*([ready] if ready else []), *self._due.pairs()]
 
     @property
     def first_needed(self) -> int:
         """Give the lowest offset of the schedule's log that still waits."""
-        return min((offset for _due, offset in self.entries()), default=self.log.end)
+        lowest = min(self._ready, default=self.log.end)
+        return min(lowest, self._due.smallest_value()) if len(self._due) else lowest

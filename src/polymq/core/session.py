@@ -272,31 +272,40 @@ class Session:
 
     # -- statistics ------------------------------------------------------------------------------------------------
 
-    def topics(self, *, groups: bool = False, consumers: bool = False) -> list[TopicView]:
-        """Describe every topic of the namespace, sorted by name."""
-        self._authorize(Action.READ, "")
-        mine = sorted(key for key in self._topics if key[0] == self.principal.namespace)
-        return [topic_view(self._topics[key], groups=groups, consumers=consumers) for key in mine]
+    def topic_names(self) -> list[str]:
+        """List the names of the namespace's topics that may be read, sorted."""
+        mine = sorted(name for namespace, name in self._topics if namespace == self.principal.namespace)
+        return [name for name in mine if self._may(Action.READ, name)]
 
-    def topic(self, topic: str, *, groups: bool = False, consumers: bool = False) -> TopicView:
-        """Describe one topic."""
-        self._authorize(Action.READ, topic)
-        return topic_view(self._topic(topic), groups=groups, consumers=consumers)
+    def topic(self, name: str, *, groups: bool = True, consumers: bool = True) -> TopicView | None:
+        """Describe one topic; None if there is none of that name, or it may not be read."""
+        topic = self._topics.get((self.principal.namespace, name))
+        if topic is None or not self._may(Action.READ, name):
+            return None
+        return topic_view(topic, groups=groups, consumers=consumers)
 
-    def producers(self) -> list[ProducerView]:
-        """Describe every session that has published."""
-        self._authorize(Action.READ, "")
-        return [producer_view(session) for session in self.broker.sessions if session.published]
+    def producers(self) -> tuple[ProducerView, ...]:
+        """Describe every session that has published, the oldest first."""
+        return tuple(producer_view(session) for session in self.broker.sessions if session.published)
+
+    def health(self) -> list[str]:
+        """Say what is wrong with the data folder, for people; empty when well."""
+        return self._kernel.store.health()
 
     # -- access ----------------------------------------------------------------------------------------------------
 
     def _authorize(self, action: Action, topic: str, group: str = "") -> None:
+        if not self._may(action, topic, group):
+            raise Refusal(RefusalCode.FORBIDDEN)
+
+    def _may(self, action: Action, topic: str, group: str = "") -> bool:
         key = (action, topic, group)
         if key in self._allowed:
-            return
+            return True
         if not self.broker.authorizer.allows(self.principal, action, topic, group):
-            raise Refusal(RefusalCode.FORBIDDEN)
+            return False
         self._allowed.add(key)
+        return True
 
     def _refuse_when_stopping(self) -> None:
         if self.broker.stopping:

@@ -98,7 +98,7 @@ class GroupView:
 
     `depth` counts messages that wait to be delivered: neither leased nor deferred, and not those that the topic
     holds back (`TopicView.held`). `message_count` counts messages that became the group's since it exists,
-    redeliveries not included; `requeue_count` and `timeout_count` are redeliveries asked for and leases that ran
+    redeliveries not included, the topic's deferred publishes included; `requeue_count` and `timeout_count` are redeliveries asked for and leases that ran
     out. `consumers` is empty if they were not asked for; `consumer_count` is right either way.
     """
 

@@ -36,6 +36,7 @@ class TimerName(enum.Enum):
     WRITE_DEADLINE = "write deadline"
     FLUSH = "flush"
     HANDSHAKE = "handshake"
+    RETRY = "retry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,15 @@ class Send:
 class SendAfter:
     """Write `data` once `ticket` is durable; later output of the connection queues behind it.
 
-    If the commit fails, `failure(reason)` gives the bytes to write instead, and the connection is closed. A connection
-    that has sent one of these is a publisher: it is not read while the store is congested. `data` may be empty.
+    If the commit fails, `failure(reason)` gives the bytes to write instead, and the connection is closed. `data` may be
+    empty. A connection that `publishes` is not read any more while the store is congested; other changes, such as the
+    start of a group, cost the disk next to nothing.
     """
 
     ticket: Ticket
     data: bytes
     failure: Callable[[str], bytes]
+    publishes: bool = True
 
 
 @dataclass(frozen=True, slots=True)

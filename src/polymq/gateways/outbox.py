@@ -24,6 +24,9 @@ _BUFFER_SIZE_BYTES_FIRST: Final = 64 * 1024
 # A buffer that grew beyond this for one large message is not kept.
 _BUFFER_SIZE_BYTES_KEPT: Final = 2 * 1024 * 1024
 _BUFFERS_KEPT: Final = 8
+# Looking a member up in its enumeration costs more than comparing it.
+_PENDING: Final = TicketState.PENDING
+_FAILED: Final = TicketState.FAILED
 
 
 class BufferPool:
@@ -134,9 +137,9 @@ class Outbox:
             if isinstance(gate, _Mark):
                 break  # what is behind is settled when the mark has been passed
             state = gate.ticket.state
-            if state is TicketState.PENDING:
+            if state is _PENDING:
                 break
-            if state is TicketState.FAILED:
+            if state is _FAILED:
                 gates.clear()
                 self.end = gate.position
                 self.write(gate.failure(gate.ticket.failure))
@@ -157,9 +160,13 @@ class Outbox:
         del self._gates[0]
         return gate.layer
 
-    def unmark(self, layer: Layer) -> None:
-        """Forget the mark of a layer that will not be used."""
-        self._gates = [gate for gate in self._gates if not isinstance(gate, _Mark) or gate.layer is not layer]
+    def cut(self, layer: Layer) -> None:
+        """Drop what was meant for a layer that will not be used, if it is still behind its mark."""
+        for index, gate in enumerate(self._gates):
+            if isinstance(gate, _Mark) and gate.layer is layer:
+                self.end = gate.position
+                del self._gates[index:]
+                return
 
     def limit(self) -> int:
         """Where sending has to stop: at the first gate, or at the end."""

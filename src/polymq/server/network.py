@@ -46,14 +46,15 @@ class SocketListener:
     def __init__(self, address: Address, *, backlog: int) -> None:
         """Bind and listen; raises OSError. A unix socket that nobody listens on any more is replaced."""
         self._path = ""
+        self.bound: Address = address  # with the port that was opened
         if isinstance(address, UnixAddress):
             self._path = address.path
             self._socket = _listen_unix(address.path, backlog)
-            self.address = format_address(address)
         else:
             self._socket = _listen_tcp(address, backlog)
             host, port = self._socket.getsockname()[:2]
-            self.address = format_address(TcpAddress(host, port))
+            self.bound = TcpAddress(host, port)
+        self.address = format_address(self.bound)
         self._socket.setblocking(False)
 
     def fileno(self) -> int:

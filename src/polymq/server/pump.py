@@ -111,6 +111,8 @@ class Pump:
                 self._end_input(connection)
             else:
                 self._feed(connection, view)
+                if connection.layers is not None and connection.layers.closing:
+                    self._end_input(connection)
         except LayerFailed as error:
             self._fail_layer(connection, str(error))
         except InputTooLarge:
@@ -148,6 +150,8 @@ class Pump:
         if self._rung:
             self._wake()
         store.commit()
+        if store.unwritten:
+            self._hang_up(store.unwritten)
         store.poll()
         if self._gated:
             self._settle()
@@ -162,6 +166,17 @@ class Pump:
                 self._flush(connection)
         if store.congested is not self._congested:
             self._follow_congestion()
+
+    def _hang_up(self, reason: str) -> None:
+        """Close every connection without another word: this turn's settles and requeues are not in the journal.
+
+        Whatever a client is told now would confirm them (a later command that is answered does), and they would come
+        back after a crash.
+        """
+        if self._connections:
+            log.error("closing every connection: %s", reason)
+        for connection in list(self._connections.values()):
+            self._drop(connection, reason)
 
     def _deliver(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
@@ -179,8 +194,14 @@ class Pump:
         """When `end_turn` is wanted although nothing is readable, monotonic; may be past; None: not by itself."""
         if self._dirty or self._again or self._rung:
             return _AT_ONCE
-        dues = (self._broker.due_ns(), self._store.due_ns, self._timers.due_ns())
-        return min((due for due in dues if due is not None), default=None)
+        due_ns = self._broker.due_ns()
+        other_ns = self._store.due_ns
+        if other_ns is not None and (due_ns is None or other_ns < due_ns):
+            due_ns = other_ns
+        other_ns = self._timers.due_ns()
+        if other_ns is not None and (due_ns is None or other_ns < due_ns):
+            due_ns = other_ns
+        return due_ns
 
     # The end
 
@@ -234,8 +255,9 @@ class Pump:
 
     def _end_input(self, connection: Connection) -> None:
         """The peer sends nothing more: that is the end of the connection, as far as every protocol is concerned."""
-        self._call(connection, connection.gateway.eof)
-        self._close(connection, "closed by the peer")
+        if connection.state is _OPEN:
+            self._call(connection, connection.gateway.eof)
+            self._close(connection, "closed by the peer")
 
     def _linger(self, connection: Connection) -> None:
         try:
@@ -269,6 +291,9 @@ class Pump:
                 outbox.write_after(effect.ticket, effect.data, effect.failure)
                 outbox.hold_below = 0
                 self._gate(connection)
+                if effect.publishes and not connection.publishes:
+                    connection.publishes = True
+                    self._follow(connection)
             else:
                 self._apply_rare(connection, effect)
 
@@ -301,9 +326,6 @@ class Pump:
         if not connection.gated:
             connection.gated = True
             self._gated.append(connection)
-        if not connection.publishes:
-            connection.publishes = True
-            self._follow(connection)
 
     def _settle(self) -> None:
         """See whose commits are done."""
@@ -379,7 +401,7 @@ class Pump:
             self._drop(connection, reason)
             return
         layer = layers.pop()
-        connection.outbox.unmark(layer)
+        connection.outbox.cut(layer)
         if layer.wants_write():
             wire.write(layer.send(b""))
         self._call(connection, partial(connection.gateway.upgrade_failed, reason))

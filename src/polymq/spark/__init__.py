@@ -1,1 +1,1 @@
-"""TODO package docstring."""
+"""Spark over the log: the data source `polymq`. Start at `source.py`; docs/spark.md is for users."""

@@ -56,6 +56,7 @@ class Store:
     def __init__(self, volume: Volume, worker: Worker) -> None:
         self.congested = False
         self.due_ns: int | None = None
+        self.unwritten = ""
         self.epoch = _EPOCH_FIRST
         self._volume = volume
         self._worker = worker
@@ -241,18 +242,24 @@ class Store:
     # --- The turn -----------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Write what was staged in this turn: each touched partition, then the journal; start a sync if it is time.
+        """Write what was staged in this turn: the journal, then each touched partition; start a sync if it is time.
 
-        The journal goes last, so that an entry about a record is never in the file without the record (a power loss
-        may still keep the one and not the other).
+        The journal goes first: an entry may announce what is about to be appended, and must then be there when the
+        record is (docs/adr/0007). Whoever replays it looks whether the record made it into the log. `unwritten` says
+        afterwards why the journal did not take this turn's entries ("" if it did, or there were none): then the
+        partitions are not written either, else a message that was released would be appended once more after a crash.
         """
-        touched = self._touched
-        if touched:
-            for log in touched:
-                log.flush()
-            touched.clear()
+        self.unwritten = ""
         if self.journal.staged:
             self.journal.flush()
+            self.unwritten = self.journal.failed or self.journal.blocked
+        touched = self._touched
+        if touched and not self.journal.blocked:
+            for log in touched:
+                if self.unwritten:
+                    log.fence(self.unwritten)
+                log.flush()
+            touched.clear()
         self._after()
 
     def poll(self) -> bool:

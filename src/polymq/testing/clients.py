@@ -38,6 +38,10 @@ class Surroundings(Protocol):
     random: Random
     trace: Trace
 
+    @property
+    def wants_messages(self) -> bool:
+        """Whether more is to be published."""
+
     def connect(self, connection: Connection) -> FakeStream | None:
         """Reach the broker, if it is up."""
 
@@ -123,7 +127,7 @@ class Client:
                 self._received(WireMessage.parse(data))
             elif data == b"_heartbeat_":
                 self._output += b"NOP\n"
-            elif kind == ERROR:
+            elif kind == ERROR and _FORGED_ID not in data:
                 self.world.trace("%s is told %s", self.connection.name, data.decode())
 
     def _write(self) -> None:
@@ -190,7 +194,7 @@ class Publisher(Client):
             self._hang_up()
             return
         for _ in range(1 + self.world.random.randrange(options.pipeline)):
-            if len(self.connection.commands) < options.pipeline:
+            if len(self.connection.commands) < options.pipeline and self.world.wants_messages:
                 self._publish(self.world.random.choice(options.topics))
 
 
@@ -229,6 +233,8 @@ class Consumer(Client):
         self._output += f"SUB {self.topic} {self.channel}\n".encode()
         world.ledger.subscribes(self.connection, self.topic, self.channel)
         self._ready(100 if self.eager else 1 + world.random.randrange(options.ready_max))
+        if self.eager:
+            self._confirm()
 
     def _ready(self, count: int) -> None:
         self._output += b"RDY %d\n" % count
@@ -277,7 +283,7 @@ class Consumer(Client):
 
     def _confirm(self) -> None:
         """Send something that is answered: then it is known that the settles before it were done."""
-        if self.eager or self._chance(70):
+        if self.eager or not self.world.wants_messages or self._chance(70):
             self._output += b"FIN " + _FORGED_ID + b"\n"
             self.world.ledger.provokes(self.connection)
         else:

@@ -65,6 +65,7 @@ class Ledger:
 
     def connected(self, connection: Connection) -> None:
         """A client has connected."""
+        connection.open = True
         self._connections.append(connection)
 
     def publishes(
@@ -300,6 +301,9 @@ class Ledger:
         share.lease_from_ns, share.lease_seen_ns = made_ns, now_ns
         share.maybe_finished = any(command.verb is Verb.FINISH for command in share.pending)
         share.requeue_due_wall_ns = 0
+        if any(command in connection.commands for command in share.pending):
+            share.hold(None)  # a FIN or REQ of the lease before may yet end this one
+            return
         share.hold(connection)
         held = sum(now_ns < other.lease_from_ns + connection.timeout_ns for other in connection.held.values())
         if held > connection.ready_max:
@@ -329,7 +333,7 @@ class Ledger:
         until_ns = self._synced_until_ns()
         now_ns = self._lives[-1][1] if self._lives else self._synced_ns
         for publication in self.publications.values():
-            self._forgive_publication(publication, until_ns, now_ns - until_ns)
+            self._forgive_publication(publication, until_ns)
         for channel in self.channels.values():
             if self._in_doubt(None, channel.confirmed_ns, until_ns):
                 channel.confirmed_ns = None
@@ -342,17 +346,17 @@ class Ledger:
         self._lives.clear()  # what is left is on the disk
         self._synced_ns = now_ns
 
-    def _forgive_publication(self, publication: Publication, until_ns: int, unsynced_ns: int) -> None:
-        doubted = any(doubt.topic in (None, publication.topic) for doubt in self._doubts)
-        if publication.sync and not doubted:
+    def _forgive_publication(self, publication: Publication, until_ns: int) -> None:
+        released = publication.id is not None and not self._in_doubt(publication.topic, publication.id_seen_ns, until_ns)
+        if publication.due_wall_ns and not released:
+            publication.repeatable = True
+        if publication.sync and not any(doubt.topic in (None, publication.topic) for doubt in self._doubts):
             return
         if self._in_doubt(publication.topic, publication.promised_ns, until_ns):
             publication.promised_ns = None
         if publication.id is not None and self._in_doubt(publication.topic, publication.id_seen_ns, until_ns):
             self._serials_by_id.pop(publication.id, None)
             publication.id = None
-        if publication.due_wall_ns > self.clock.wall_ns() - unsynced_ns - self.wall_slack_ns:
-            publication.repeatable = True
 
     def failed(self, topic: str | None) -> None:
         """A sync or write failed: what was promised since the last good sync is as safe as it was, no safer."""

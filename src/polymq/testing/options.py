@@ -71,6 +71,7 @@ class Options:
     network: NetworkConditions
     sector_size_bytes: int
     disk_delay_ns_max: int
+    messages_per_life: int
     publishers: int
     consumers_per_channel: int
     think_ns_max: int
@@ -112,6 +113,7 @@ class Options:
             network=_draw_network(random),
             sector_size_bytes=random.choice((512, 4096)),
             disk_delay_ns_max=random.choice((0, 2 * _MS, 20 * _MS, 200 * _MS)),
+            messages_per_life=random.choice((30, 100, 300)),
             publishers=random.choice((1, 2, 3)),
             consumers_per_channel=random.choice((1, 2, 3)),
             think_ns_max=random.choice((20 * _MS, 60 * _MS, 200 * _MS)),

@@ -61,6 +61,7 @@ class BrokerProcess:
         self.broker.start()
         self.pump = Pump(self.broker, self.store, clock, self)
         self._operator = self.broker.session(ANONYMOUS)
+        self._topics = options.topics
         for topic in options.topics:
             self._create(topic)
 
@@ -153,10 +154,12 @@ class BrokerProcess:
     def read_logs(self) -> list[tuple[int, list[tuple[int, bytes]]]]:
         """Read every partition from its start, as (number, (offset, body) pairs)."""
         session = self._operator
+        views = [session.topic(topic.name) for topic in self._topics]
         return [
-            (partition.number, self._read_log(session, topic.name, partition.partition))
-            for topic in session.topics()
-            for partition in topic.partitions
+            (partition.number, self._read_log(session, view.name, partition.partition))
+            for view in views
+            if view is not None
+            for partition in view.partitions
         ]
 
     def _read_log(self, session: Session, topic: str, partition: int) -> list[tuple[int, bytes]]:

@@ -123,7 +123,7 @@ class Connection:
     name: str
     timeout_ns: int = _TIMEOUT_NS
     channel: Channel | None = None
-    open: bool = True
+    open: bool = False
     dying: bool = False
     ready: int = 0
     ready_max: int = 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Trace"]
 
-_TAIL_EVENTS: Final = 400
+_TAIL_EVENTS: Final = 20_000
 
 
 class Trace:

@@ -56,6 +56,7 @@ class World:
         self.process: BrokerProcess | None = None
         self.faults = Faults(self)
         self._serial = 0
+        self._serials_end = 0
         self._boot = 0
 
     # What clients reach.
@@ -64,6 +65,11 @@ class World:
         """Take numbers for messages."""
         self._serial += count
         return self._serial - count
+
+    @property
+    def wants_messages(self) -> bool:
+        """Whether this life has not had its messages."""
+        return self._serial < self._serials_end
 
     def connect(self, connection: Connection) -> FakeStream | None:
         """Reach the broker, if it is up; what it says on this connection is told to the ledger."""
@@ -135,6 +141,7 @@ class World:
     def _start(self) -> None:
         """Start the broker; on a full disk the operator makes room."""
         self.ledger.started()
+        self._serials_end = self._serial + self.options.messages_per_life
         self.files.watch(on_fault=self.faults.struck)
         self.process = BrokerProcess(self.files, self.clock, self.random, self.options, boot_id=f"boot{self._boot}")
         self.trace("the broker serves")
@@ -177,7 +184,7 @@ class World:
         ]
         end_ns = self.clock.monotonic_ns() + _DRAIN_NS_MAX
         step_ns = 50_000_000
-        while self.ledger.owed() or any(client.connection.commands for client in self.clients):
+        while self.ledger.owed() or any(client.stream is None or client.connection.commands for client in self.clients):
             self._run_until(self.clock.monotonic_ns() + step_ns)
             step_ns = min(2 * step_ns, _SECOND_NS)
             if self.clock.monotonic_ns() >= end_ns:
@@ -229,7 +236,7 @@ class _Tap:
         if all_of_it:
             self._held_up_ns = None
         elif self._held_up_ns is None:
-            self._held_up_ns = now_ns
+            self._held_up_ns = made_ns
         if not connection.open:
             return
         for kind, frame in self._reader.feed(data):
@@ -243,12 +250,12 @@ class _Tap:
                 ledger.responded(connection)
 
     def _refused(self, text: bytes) -> None:
-        self._world.trace("%s is refused: %s", self._connection.name, text.decode())
         words = text.split(b" ")
         verb = _SETTLE_VERBS.get(words[0])
         message_id = -1
         if verb is not None and words[2] != b"f" * 16:
             message_id = int(words[2], 16)
+            self._world.trace("%s is refused: %s", self._connection.name, text.decode())
         self._world.ledger.refused(self._connection, verb, message_id)
 
     def closed(self) -> None:

@@ -1,1 +1,4 @@
-"""TODO package docstring."""
+"""What every layer shares: integers, checksums, the record batch, and the shapes in which messages travel.
+
+Start at `records.py`; the byte layout is in docs/INTERNALS.md.
+"""

@@ -42,12 +42,9 @@ if TYPE_CHECKING:
     from polymq.wire.slices import MessageBatch
 
 __all__ = [
-    "ATTRIBUTE_PREPARED",
-    "COMPRESSION_MASK",
     "HEADER_SIZE_BYTES",
     "MAGIC",
     "RECORD_OVERHEAD_BYTES",
-    "VERSION",
     "BatchHeader",
     "Columns",
     "Message",
@@ -61,7 +58,6 @@ __all__ = [
     "skip",
 ]
 
-
 # The same numbers as C integers: a module constant of Python would be an object in the compiled loops.
 _C_HEADER_SIZE = cython.declare(cython.Py_ssize_t, 80)
 _C_OVERHEAD = cython.declare(cython.Py_ssize_t, 8)
@@ -74,9 +70,7 @@ _KEY = cython.declare(cython.uint, 0x04)
 _HEADERS = cython.declare(cython.uint, 0x08)
 _EXTRAS = cython.declare(cython.uint, 0x10)
 
-assert HEADER_SIZE_BYTES == _C_HEADER_SIZE
-assert RECORD_OVERHEAD_BYTES == _C_OVERHEAD
-assert MAGIC == _C_MAGIC
+assert (HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, MAGIC) == (_C_HEADER_SIZE, _C_OVERHEAD, _C_MAGIC)
 
 
 # --- Writing ----------------------------------------------------------------------------------------------------------
@@ -118,8 +112,7 @@ def _encode_bodies(
         size = sizes[index]
         position = positions[index]
         assert size >= 0
-        assert position >= 0
-        assert position <= available - size
+        assert 0 <= position <= available - size
         assert size <= room - at - _C_OVERHEAD
         store_u32(target, at, _C_OVERHEAD + size)
         store_u32(target, at + 4, _C_OVERHEAD)
@@ -325,12 +318,7 @@ def _measure(
 @cython.exceptval(check=False)
 def _key_at(at: cython.Py_ssize_t, flags: cython.uint) -> cython.Py_ssize_t:
     """Tell where key, or else headers, of the record at `at` start."""
-    at += _C_OVERHEAD
-    if flags & _TIME:
-        at += 8
-    if flags & _EXPIRY:
-        at += 8
-    return at
+    return at + _C_OVERHEAD + (8 if flags & _TIME else 0) + (8 if flags & _EXPIRY else 0)
 
 
 @cython.cfunc

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -14,7 +14,9 @@ from .fakes import FakeClock, FakeRandom, FakeStore, Inbox
 
 if TYPE_CHECKING:
     from polymq.core.group import Subscription
+    from polymq.core.ports import Store
     from polymq.core.session import Session
+    from polymq.core.views import TopicView
     from polymq.errors import RefusalCode
 
 SECOND_NS = 1_000_000_000
@@ -33,7 +35,7 @@ class World:
         """A new process on the same data folder."""
         for log in self.store.logs.values():
             log.end = log.readable
-        self.broker = Broker(self.store, self.clock, FakeRandom(), settings=self.settings)
+        self.broker = Broker(cast("Store", self.store), self.clock, FakeRandom(), settings=self.settings)
         self.broker.start()
         self.session: Session = self.broker.session(ANONYMOUS)
 
@@ -60,6 +62,11 @@ class World:
 
     def settle(self, subscription: Subscription, *ids: int) -> list[tuple[int, RefusalCode]]:
         return self.session.settle(subscription, memoryview(array("q", ids)), 0, len(ids))
+
+    def view(self, topic: str = "t") -> TopicView:
+        found = self.session.topic(topic)
+        assert found is not None
+        return found
 
     def wait(self, seconds: float) -> None:
         self.clock.now_ns += int(seconds * SECOND_NS)

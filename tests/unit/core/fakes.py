@@ -129,6 +129,10 @@ class FakeLog:
         records = b"".join(encode_message(message, now_ns) for message in messages)
         return self._add(records, len(messages), now_ns, origin)
 
+    def messages(self) -> list[Message]:
+        view = memoryview(bytes(self.data))
+        return read_messages(view, 0, 0, 0, self.end, len(view))
+
     def reader(self, offset: int) -> FakeReader:
         return FakeReader(self, offset)
 
@@ -147,9 +151,17 @@ class FakeJournal:
         self.wants_snapshot = False
         self.entries: list[bytes] = []
         self.snapshots = 0
+        self.full = False
+
+    @property
+    def staged(self) -> bool:
+        return self.full
 
     def append(self, entry: bytes) -> None:
         self.entries.append(bytes(entry))
+
+    def flush(self) -> None:
+        """Everything is written at once here."""
 
     def ticket(self, *, sync: bool = False) -> FakeTicket:
         ticket = FakeTicket()

@@ -122,6 +122,22 @@ def test_release_that_died_before_its_append_is_neither_lost_nor_doubled(single:
     assert inbox(consumer).got == []
 
 
+def test_release_that_finds_no_room_is_tried_again(single: World) -> None:
+    consumer = single.consume("t", "g", 5)
+    single.publish("t", b"later", delay_ns=SECOND_NS)
+    single.turn()
+    single.store.journal.full = True
+    single.wait(1)
+    assert inbox(consumer).got == []
+    single.publish("t", b"between")
+    single.store.journal.full = False
+    single.turn()
+    single.restart()
+    again = single.consume("t", "g", 5)
+    single.wait(1)
+    assert sorted(inbox(again).bodies) == [b"between", b"later"]
+
+
 def test_pauses_and_groups_survive(world: World) -> None:
     world.consume("t", "g", 0)
     world.session.pause_group("t", "g", paused=True)
@@ -129,7 +145,7 @@ def test_pauses_and_groups_survive(world: World) -> None:
     world.publish("t", b"x")
     world.turn()
     world.restart()
-    view = world.session.topic("t", groups=True)
+    view = world.view()
     assert (view.paused, view.held, view.groups[0].paused) == (True, 1, True)
     world.session.pause_topic("t", paused=False)
     world.session.pause_group("t", "g", paused=False)
@@ -155,7 +171,7 @@ def test_emptied_group_stays_empty(world: World) -> None:
     world.session.empty_group("t", "g")
     world.turn()
     world.restart()
-    assert world.session.topic("t", groups=True).groups[0].depth == 0
+    assert world.view().groups[0].depth == 0
     assert inbox(consumer).reason == ""
 
 
@@ -174,7 +190,7 @@ def test_dropped_messages_stay_dropped(single: World) -> None:
         if snapshot:
             single.broker.snapshot()
         single.restart()
-        assert single.session.topic("t", groups=True).groups[0].depth == 2
+        assert single.view().groups[0].depth == 2
     consumer = single.consume("t", "g", 5)
     single.turn()
     assert inbox(consumer).bodies == [b"a", b"c"]
@@ -186,8 +202,8 @@ def test_ephemeral_topics_and_groups_do_not_survive(world: World) -> None:
     world.consume("t", "e", 1, ephemeral_group=True)
     world.turn()
     world.restart()
-    assert [view.name for view in world.session.topics()] == ["t"]
-    assert world.session.topic("t", groups=True).groups == ()
+    assert world.session.topic_names() == ["t"]
+    assert world.view().groups == ()
     assert len(world.store.logs) == world.settings.partitions
 
 
@@ -196,7 +212,7 @@ def test_deleted_things_stay_deleted_and_numbers_are_never_reused(world: World) 
     world.session.delete_topic("t")
     world.turn()
     world.restart()
-    assert world.session.topics() == []
+    assert world.session.topic_names() == []
     world.publish("t", b"y")
     assert min(world.store.logs) == world.settings.partitions
 

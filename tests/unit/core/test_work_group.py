@@ -29,7 +29,7 @@ def test_every_partition_is_consumed(world: World) -> None:
     assert sorted(inbox(consumer).bodies) == sorted(bodies(12))
     assert world.settle(consumer, *inbox(consumer).ids) == []
     assert consumer.leased == 0
-    view = world.session.topic("t", groups=True).groups[0]
+    view = world.view().groups[0]
     assert (view.depth, view.leased, view.message_count) == (0, 0, 12)
 
 
@@ -81,14 +81,14 @@ def test_groups_are_independent(world: World) -> None:
 def test_first_group_gets_the_backlog_and_later_ones_what_is_new(world: World) -> None:
     world.publish("t", b"old")
     world.turn()
-    assert world.session.topic("t").held == 1
+    assert world.view().held == 1
     first = world.consume("t", "first", 10)
     later = world.consume("t", "later", 10)
     world.publish("t", b"new")
     world.turn()
     assert inbox(first).bodies == [b"old", b"new"]
     assert inbox(later).bodies == [b"new"]
-    assert world.session.topic("t").held == 0
+    assert world.view().held == 0
 
 
 def test_settling_what_is_not_out_is_refused(single: World) -> None:
@@ -125,12 +125,12 @@ def test_requeue_with_a_delay_comes_back_exactly_then(world: World) -> None:
     world.turn()
     world.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=3 * SECOND_NS)
     world.turn()
-    assert world.session.topic("t", groups=True).groups[0].deferred == 1
+    assert world.view().groups[0].deferred == 1
     world.wait(2.999)
     assert len(inbox(consumer).got) == 1
     world.wait(0.001)
     assert inbox(consumer).got == [(b"x", 1), (b"x", 2)]
-    assert world.session.topic("t", groups=True).groups[0].deferred == 0
+    assert world.view().groups[0].deferred == 0
 
 
 def test_lease_runs_out_exactly_and_the_message_comes_again(world: World) -> None:
@@ -141,7 +141,7 @@ def test_lease_runs_out_exactly_and_the_message_comes_again(world: World) -> Non
     assert len(inbox(consumer).got) == 1
     world.wait(0.001)
     assert inbox(consumer).got == [(b"x", 1), (b"x", 2)]
-    view = world.session.topic("t", groups=True).groups[0]
+    view = world.view().groups[0]
     assert (view.timeout_count, view.requeue_count, view.leased) == (1, 0, 1)
 
 
@@ -153,7 +153,7 @@ def test_only_what_is_still_out_times_out(single: World) -> None:
     single.settle(consumer, ids[0], ids[2])
     single.session.credit(consumer, 0)
     single.wait(1)
-    assert single.session.topic("t", groups=True).groups[0].timeout_count == 2
+    assert single.view().groups[0].timeout_count == 2
     assert single.settle(consumer, ids[1]) == [(0, RefusalCode.MESSAGE_NOT_LEASED)]
 
 
@@ -226,7 +226,7 @@ def test_paused_topic_keeps_what_is_new(world: World) -> None:
     world.session.pause_topic("t", paused=True)
     world.publish("t", b"x")
     world.turn()
-    view = world.session.topic("t", groups=True)
+    view = world.view()
     assert (view.held, view.groups[0].depth, inbox(consumer).got) == (1, 0, [])
     world.session.pause_topic("t", paused=False)
     world.turn()
@@ -244,7 +244,7 @@ def test_emptying_a_paused_topic_drops_only_what_it_keeps(single: World) -> None
     single.session.pause_topic("t", paused=False)
     single.publish("t", b"e")
     single.turn()
-    assert single.session.topic("t", groups=True).groups[0].depth == 3
+    assert single.view().groups[0].depth == 3
     single.session.credit(consumer, 10)
     single.turn()
     assert inbox(consumer).bodies == [b"a", b"b", b"e"]
@@ -258,7 +258,7 @@ def test_emptying_a_group_drops_waiting_leased_and_deferred(world: World) -> Non
     world.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=SECOND_NS)
     world.session.empty_group("t", "g")
     world.wait(100)
-    view = world.session.topic("t", groups=True).groups[0]
+    view = world.view().groups[0]
     assert (view.depth, view.leased, view.deferred, consumer.leased) == (0, 0, 0, 0)
     seen = len(inbox(consumer).got)
     world.publish("t", b"new")
@@ -273,7 +273,7 @@ def test_deleting_the_last_group_makes_the_topic_keep_what_comes(world: World) -
     assert inbox(consumer).reason == "group deleted"
     world.publish("t", b"x")
     world.turn()
-    assert world.session.topic("t").held == 1
+    assert world.view().held == 1
     again = world.consume("t", "g2", 5)
     world.turn()
     assert inbox(again).got == [(b"x", 1)]
@@ -283,9 +283,9 @@ def test_ephemeral_group_and_topic_go_with_the_last_consumer(world: World) -> No
     first = world.consume("t", "g", 5, ephemeral_group=True, ephemeral_topic=True)
     second = world.consume("t", "g", 5, ephemeral_group=True, ephemeral_topic=True)
     world.session.unsubscribe(first)
-    assert [view.name for view in world.session.topics()] == ["t"]
+    assert world.session.topic_names() == ["t"]
     world.session.unsubscribe(second)
-    assert world.session.topics() == []
+    assert world.session.topic_names() == []
     assert world.store.logs == {}
 
 
@@ -297,7 +297,7 @@ def test_deleted_topic_tells_its_consumers_and_is_made_anew(world: World) -> Non
     world.publish("t", b"y")
     world.turn()
     assert inbox(consumer).got == []
-    assert world.session.topic("t").held == 1
+    assert world.view().held == 1
 
 
 def test_held_consumer_gets_nothing_and_blocks_nobody(single: World) -> None:
@@ -314,7 +314,7 @@ def test_sampling_drops_the_rest_for_good(single: World) -> None:
     single.publish("t", *bodies(1000))
     single.turn()
     assert len(inbox(consumer).got) == 100
-    assert single.session.topic("t", groups=True).groups[0].depth == 0
+    assert single.view().groups[0].depth == 0
 
 
 def test_cold_data_is_waited_for_not_skipped(single: World) -> None:
@@ -357,4 +357,4 @@ def test_a_session_that_ends_takes_its_subscriptions_with_it(single: World) -> N
     single.consume("t", "g", 1)
     other.close()
     single.session = kept
-    assert single.session.topic("t", groups=True).groups[0].consumer_count == 0
+    assert single.view().groups[0].consumer_count == 0

@@ -7,12 +7,13 @@ its timers and its subscription. Runs of publishes that share a commit share one
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from polymq.core.views import PeerView
 from polymq.errors import Refusal
 from polymq.gateways.contract import BaseGateway
-from polymq.gateways.effects import Close, Send, SendAfter, SetTimer, TimerName
+from polymq.gateways.effects import Close, Flush, Send, SendAfter, SetTimer, TimerName
+from polymq.gateways.lifecycle import Liveness, Sign
 from polymq.gateways.nsq.refusals import publish_refused, settle_refused, subscribe_refused
 from polymq.protocols.nsq import problems
 from polymq.protocols.nsq.decode import Decoder
@@ -83,7 +84,8 @@ class NsqGateway(BaseGateway):
         self._agreement: Agreement = first_agreement(settings)
         self._identified = False
         self._greeted = False
-        self._active_ns = 0
+        self._closing = False
+        self._liveness = Liveness(monotonic_ns)
         self._subscription: Subscription | None = None
         self._hold_below = 0
         # Publishes that are to be answered when `_ok_ticket` is durable.
@@ -99,13 +101,15 @@ class NsqGateway(BaseGateway):
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every command that has come whole."""
         decoder = self._decoder
-        self._active_ns = self._monotonic_ns()
+        self._liveness.heard()
         consumed = 0
         while True:
             events, count = decoder.feed(view[consumed:] if consumed else view)
             consumed += count
             for event in events:
-                _HANDLERS[type(event)](self, event, effects)
+                self._handlers[type(event)](self, event, effects)
+                if self._closing:
+                    return consumed
             if decoder.need:
                 break
         if self._ok_count:
@@ -118,8 +122,9 @@ class NsqGateway(BaseGateway):
 
     def eof(self, effects: list[Effect]) -> None:
         """Say what a client that only closed its sending side can still read."""
-        for event in self._decoder.eof():
-            _HANDLERS[type(event)](self, event, effects)
+        if not self._closing:
+            for event in self._decoder.eof():
+                self._handlers[type(event)](self, event, effects)
 
     def _publish(self, event: Publish, effects: list[Effect]) -> None:
         topic = event.topic
@@ -156,6 +161,7 @@ class NsqGateway(BaseGateway):
     def _fail(self, text: bytes, effects: list[Effect]) -> None:
         self._send(error_frame(text), effects)
         effects.append(Close(text.decode("utf-8", "replace")))
+        self._closing = True
 
     def _violation(self, event: Violation, effects: list[Effect]) -> None:
         self._fail(event.text, effects)
@@ -164,6 +170,7 @@ class NsqGateway(BaseGateway):
         if self._ok_count:
             self._answer(effects)
         effects.append(Close("command line too long"))
+        self._closing = True
 
     def _publish_begun(self, event: PublishBegun, effects: list[Effect]) -> None:
         try:
@@ -192,10 +199,7 @@ class NsqGateway(BaseGateway):
             self._start_gathering(effects)
 
     def _start_heartbeats(self, effects: list[Effect]) -> None:
-        interval_ns = self._agreement.heartbeat_interval_ms * _NS_PER_MS
-        now_ns = self._monotonic_ns()
-        effects.append(SetTimer(TimerName.HEARTBEAT, now_ns + interval_ns if interval_ns else None))
-        effects.append(SetTimer(TimerName.READ_DEADLINE, now_ns + 2 * interval_ns if interval_ns else None))
+        self._liveness.start(self._agreement.heartbeat_interval_ms * _NS_PER_MS, effects)
 
     def _start_gathering(self, effects: list[Effect]) -> None:
         """Gather message frames for a client that asked for it; everybody else is served at once."""
@@ -240,7 +244,7 @@ class NsqGateway(BaseGateway):
             return
         if self._ok_count:
             self._answer(effects)
-        effects.append(SendAfter(self._session.journaled(), OK_FRAME, _subscribe_failed))
+        effects.append(SendAfter(self._session.journaled(), OK_FRAME, _subscribe_failed, publishes=False))
 
     def _ready(self, event: Ready, effects: list[Effect]) -> None:
         assert self._subscription is not None
@@ -304,25 +308,37 @@ class NsqGateway(BaseGateway):
 
     def timer(self, name: TimerName, effects: list[Effect]) -> None:
         """Send a heartbeat, end a silent connection, or flush what was gathered."""
-        now_ns = self._monotonic_ns()
-        interval_ns = self._agreement.heartbeat_interval_ms * _NS_PER_MS
-        if name is TimerName.HEARTBEAT:
-            effects.append(Send(HEARTBEAT_FRAME))
-            effects.append(SetTimer(TimerName.HEARTBEAT, now_ns + interval_ns))
-        elif name is TimerName.READ_DEADLINE:
-            due_ns = self._active_ns + 2 * interval_ns
-            if due_ns <= now_ns:
-                effects.append(Close("no command within two heartbeat intervals"))
-            else:
-                effects.append(SetTimer(TimerName.READ_DEADLINE, due_ns))
-        elif name is TimerName.FLUSH:
-            effects.append(Send(b""))
+        if name is TimerName.FLUSH:
+            effects.append(Flush())
             timeout_ns = self._agreement.output_buffer_timeout_ms * _NS_PER_MS
-            effects.append(SetTimer(TimerName.FLUSH, now_ns + timeout_ns))
+            effects.append(SetTimer(TimerName.FLUSH, self._monotonic_ns() + timeout_ns))
+            return
+        sign = self._liveness.timer(name, effects)
+        if sign is Sign.BEAT:
+            effects.append(Send(HEARTBEAT_FRAME))
+        elif sign is Sign.SILENCE:
+            effects.append(Close("no command within two heartbeat intervals"))
 
     def ended(self) -> None:
         """Leave: what is out comes back when its leases end."""
         self._session.close()
+
+    _handlers: ClassVar[Mapping[type[Event], Callable[[NsqGateway, Any, list[Effect]], None]]] = {
+        Publish: _publish,
+        Finish: _finish,
+        Nop: _nop,
+        Identify: _identify,
+        Auth: _auth,
+        Subscribe: _subscribe,
+        Ready: _ready,
+        Requeue: _requeue,
+        Touch: _touch,
+        ForeignId: _foreign_id,
+        Cls: _cls,
+        PublishBegun: _publish_begun,
+        Violation: _violation,
+        SilentClose: _silent_close,
+    }
 
 
 def _subscribe_failed(reason: str) -> bytes:
@@ -335,21 +351,4 @@ def _publish_failed(command: Command, reason: str) -> bytes:
 
 _FAILURES: Final[Mapping[Command, Callable[[str], bytes]]] = {
     command: partial(_publish_failed, command) for command in (Command.PUB, Command.MPUB, Command.DPUB)
-}
-
-_HANDLERS: Final[Mapping[type[Event], Callable[[NsqGateway, Event, list[Effect]], None]]] = {
-    Publish: NsqGateway._publish,
-    Finish: NsqGateway._finish,
-    Nop: NsqGateway._nop,
-    Identify: NsqGateway._identify,
-    Auth: NsqGateway._auth,
-    Subscribe: NsqGateway._subscribe,
-    Ready: NsqGateway._ready,
-    Requeue: NsqGateway._requeue,
-    Touch: NsqGateway._touch,
-    ForeignId: NsqGateway._foreign_id,
-    Cls: NsqGateway._cls,
-    PublishBegun: NsqGateway._publish_begun,
-    Violation: NsqGateway._violation,
-    SilentClose: NsqGateway._silent_close,
 }

@@ -12,7 +12,7 @@ Read next: `commands` for the lines, `problems` for the errors.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import cython
 
@@ -24,7 +24,7 @@ from polymq.protocols.nsq.states import TRANSITIONS, Command, State
 from polymq.wire.slices import MessageBatch
 
 if not cython.compiled:
-    from polymq.wire.inline import load_u32_be
+    from polymq.wire.inline import load_i64, load_u32_be
 
 if TYPE_CHECKING:
     from polymq.protocols.nsq.settings import NsqSettings
@@ -48,6 +48,19 @@ _FINISH_SIZE = cython.declare(cython.Py_ssize_t, 21)  # "FIN ", 16 digits, newli
 _CAPACITY_FIRST = cython.declare(cython.Py_ssize_t, 64)
 _CAPACITY_KEPT_MAX = cython.declare(cython.Py_ssize_t, 32 * 1024)
 
+# The same byte in each of eight lanes. Declared, because Cython makes objects of literals beyond 32 bits.
+_LOWER_HALVES = cython.declare(cython.ulonglong, 0x0F0F0F0F0F0F0F0F)
+_UPPER_HALVES = cython.declare(cython.ulonglong, 0xF0F0F0F0F0F0F0F0)
+_UPPER_OF_DIGITS = cython.declare(cython.ulonglong, 0x3030303030303030)
+_BITS_OF_LETTERS = cython.declare(cython.ulonglong, 0x4040404040404040)
+_TOP_BITS = cython.declare(cython.ulonglong, 0x8080808080808080)
+_TOP_FROM_10 = cython.declare(cython.ulonglong, 0x7676767676767676)  # added to 10 or more, it sets the top bit
+_TOP_FROM_16 = cython.declare(cython.ulonglong, 0x7070707070707070)
+_PAIRS = cython.declare(cython.ulonglong, 0x00FF00FF00FF00FF)
+_FOURS = cython.declare(cython.ulonglong, 0x000000FF000000FF)
+
+_NO_VIEW: Final = memoryview(b"")
+
 
 @cython.cclass
 class Decoder:
@@ -67,12 +80,16 @@ class Decoder:
     _body_size_max: cython.longlong
     _count_max: cython.longlong
     _finish_legal: cython.bint
+    # Of the feed that is running.
+    _view: memoryview
+    _events: list[Event]
     # Where the walk stands; distances are from the start of the rest.
     _phase: cython.int
     _need: cython.Py_ssize_t
     _paused: cython.bint
     _searched: cython.Py_ssize_t
     _ahead: BodyAhead
+    _size_max: cython.longlong
     _body_size: cython.Py_ssize_t
     # The MPUB under way.
     _begun: cython.bint
@@ -101,27 +118,20 @@ class Decoder:
         self._message_size_max = settings.message_size_bytes_max
         self._body_size_max = settings.body_size_bytes_max
         self._count_max = settings.multi_publish_count_max
+        self._view = _NO_VIEW
+        self._events = []
         self._phase = _MAGIC_AHEAD
         self._need = len(MAGIC)
-        self._paused = False
-        self._searched = 0
-        self._ahead = BodyAhead(Command.NOP)  # replaced before it is read
-        self._body_size = 0
-        self._begun = False
-        self._walked = 0
-        self._within = False
-        self._count = 0
-        self._left = 0
-        self._first = 0
-        self._base = 0
-        self._total = 0
+        self._paused = self._begun = self._within = False
+        self._searched = self._size_max = self._body_size = 0
+        self._walked = self._count = self._left = self._first = self._base = self._total = 0
+        self._ahead = self._line_ahead = BodyAhead(Command.NOP)  # replaced before it is read
         self._line = b""
         self._line_bytes = b""
         self._line_size = 0
-        self._line_ahead = self._ahead
         self._used = 0
         self._allocate(_CAPACITY_FIRST)
-        self._change(Situation(State.INIT, heartbeats=True, tls_missing=False, settings=settings))
+        self._change(State.INIT, True, False)
 
     @property
     def need(self) -> int:
@@ -140,8 +150,7 @@ class Decoder:
 
     @heartbeats.setter
     def heartbeats(self, value: bool) -> None:
-        old = self._situation
-        self._change(Situation(old.state, heartbeats=value, tls_missing=old.tls_missing, settings=self._settings))
+        self._change(self._situation.state, value, self._situation.tls_missing)
 
     @property
     def tls_missing(self) -> bool:
@@ -150,8 +159,7 @@ class Decoder:
 
     @tls_missing.setter
     def tls_missing(self, value: bool) -> None:
-        old = self._situation
-        self._change(Situation(old.state, heartbeats=old.heartbeats, tls_missing=value, settings=self._settings))
+        self._change(self._situation.state, self._situation.heartbeats, value)
 
     def feed(self, view: memoryview) -> tuple[list[Event], int]:
         """Decode what has come: the events, and how many bytes of the view are done with.
@@ -164,22 +172,27 @@ class Decoder:
         end: cython.Py_ssize_t = len(view)
         at: cython.Py_ssize_t = 0
         events: list[Event] = []
+        self._events = events
+        self._view = view
         self._paused = False
         self._start_scratch()
         if self._phase != _ENDED:
             self._need = 0
         while self._need == 0 and not self._paused and self._phase != _ENDED:
             if self._phase == _LINE_AHEAD:
-                at = self._step_line(view, data, at, end, events)
+                at = self._step_line(data, at, end)
             elif self._phase == _MESSAGES_AHEAD:
-                at = self._step_messages(view, data, at, end, events)
+                at = self._step_messages(data, at, end)
             elif self._phase == _BODY_AHEAD:
-                at = self._step_body(view, data, at, end, events)
+                at = self._step_body(data, at, end)
             else:
-                at = self._step_number(data, at, end, events)
+                at = self._step_number(data, at, end)
         if self._phase == _ENDED:
             self._need = 1
             at = end
+        # Who is fed must not keep the view: its owner could not resize or release the buffer.
+        self._events = []
+        self._view = _NO_VIEW
         return events, at
 
     def eof(self) -> list[Event]:
@@ -202,33 +215,28 @@ class Decoder:
         return [Violation(text)] if text else []
 
     @cython.cfunc
-    def _change(self, situation: Situation) -> None:
+    def _change(self, state: State, heartbeats: object, tls_missing: object) -> None:
         """Take over a new situation: what was remembered about lines may no longer hold."""
-        self._situation = situation
-        self._finish_legal = Command.FIN in TRANSITIONS[situation.state] and not situation.tls_missing
+        self._situation = Situation(state, bool(heartbeats), bool(tls_missing), self._settings)
+        self._finish_legal = Command.FIN in TRANSITIONS[state] and not tls_missing
         self._line = b""
         self._line_size = 0
 
     @cython.cfunc
-    def _violate(self, text: bytes, events: list[Event]) -> None:
-        events.append(Violation(text))
+    def _violate(self, text: bytes) -> None:
+        if self._phase >= _MULTI_SIZE_AHEAD:
+            self._begin()
+        self._events.append(Violation(text))
         self._phase = _ENDED
 
     @cython.cfunc
-    def _step_line(
-        self,
-        view: memoryview,
-        data: cython.const[cython.uchar][::1],
-        at: cython.Py_ssize_t,
-        end: cython.Py_ssize_t,
-        events: list[Event],
-    ) -> cython.Py_ssize_t:
+    def _step_line(self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Take one command line, or a run of commands that look the same."""
         newline: cython.Py_ssize_t
         limit: cython.Py_ssize_t
         after: cython.Py_ssize_t
         if self._searched == 0:
-            after = self._step_run(view, data, at, end, events)
+            after = self._step_run(data, at, end)
             if after > at:
                 return after
         newline = at + self._searched
@@ -237,18 +245,18 @@ class Decoder:
             newline += 1
         if newline == limit:
             if limit - at == _LINE_MAX:
-                events.append(SilentClose())
+                self._events.append(SilentClose())
                 self._phase = _ENDED
             else:
                 self._searched = limit - at
                 self._need = self._searched + 1
             return at
         self._searched = 0
-        self._take_line(bytes(view[at : newline + 1]), events)
+        self._take_line(bytes(self._view[at : newline + 1]))
         return newline + 1
 
     @cython.cfunc
-    def _take_line(self, line: bytes, events: list[Event]) -> None:
+    def _take_line(self, line: bytes) -> None:
         """Act on one line, which still has its newline."""
         if line == self._line:
             self._await_body(self._line_ahead)
@@ -256,7 +264,7 @@ class Decoder:
         text = line[: len(line) - 1]
         outcome, state = interpret(text.removesuffix(b"\r"), self._situation)
         if isinstance(outcome, Violation):
-            events.append(outcome)
+            self._events.append(outcome)
             self._phase = _ENDED
             return
         if isinstance(outcome, BodyAhead):
@@ -266,35 +274,32 @@ class Decoder:
                 self._line_size = len(line)
                 self._line_ahead = outcome
             self._await_body(outcome)
-        elif not (isinstance(outcome, Nop) and events and isinstance(events[len(events) - 1], Nop)):
-            events.append(outcome)
-        old = self._situation
-        if state is not old.state:
-            self._change(Situation(state, heartbeats=old.heartbeats, tls_missing=old.tls_missing, settings=self._settings))
+        elif not (isinstance(outcome, Nop) and self._events and isinstance(self._events[len(self._events) - 1], Nop)):
+            self._events.append(outcome)
+        if state is not self._situation.state:
+            self._change(state, self._situation.heartbeats, self._situation.tls_missing)
 
     @cython.cfunc
     def _await_body(self, ahead: BodyAhead) -> None:
         self._ahead = ahead
         self._begun = False
-        self._phase = _MULTI_SIZE_AHEAD if ahead.command is Command.MPUB else _SIZE_AHEAD
+        if ahead.command is Command.MPUB:
+            self._phase = _MULTI_SIZE_AHEAD
+            self._size_max = self._body_size_max
+        else:
+            self._phase = _SIZE_AHEAD
+            self._size_max = self._message_size_max if ahead.topic else self._body_size_max
 
     @cython.cfunc
-    def _step_run(
-        self,
-        view: memoryview,
-        data: cython.const[cython.uchar][::1],
-        at: cython.Py_ssize_t,
-        end: cython.Py_ssize_t,
-        events: list[Event],
-    ) -> cython.Py_ssize_t:
+    def _step_run(self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Take the commands at `at` that need no line parsed; `at` again if there are none."""
         if at == end:
             return at
         if data[at] == 70 and self._finish_legal:  # F
-            return self._run_finish(data, at, end, events)
+            return self._run_finish(data, at, end)
         if self._line_size and self._repeats_line(data, at, end):
             if self._line_ahead.command is Command.PUB:
-                return self._run_publish(view, data, at, end, events, False)
+                return self._run_publish(data, at, end, False)
             self._await_body(self._line_ahead)
             return at + self._line_size
         return at
@@ -304,74 +309,51 @@ class Decoder:
         """Say whether the last remembered line stands at `at` once more."""
         i: cython.Py_ssize_t = 0
         size: cython.Py_ssize_t = self._line_size
-        line: cython.const[cython.uchar][::1] = self._line_bytes
         if size > end - at:
             return False
-        while i < size and data[at + i] == line[i]:
+        while i < size and data[at + i] == self._line_bytes[i]:
             i += 1
         return i == size
 
     @cython.cfunc
-    def _run_finish(
-        self,
-        data: cython.const[cython.uchar][::1],
-        at: cython.Py_ssize_t,
-        end: cython.Py_ssize_t,
-        events: list[Event],
-    ) -> cython.Py_ssize_t:
+    def _run_finish(self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Take FINs in their usual form; everything else about FIN is left to `interpret`."""
         first: cython.Py_ssize_t = self._used
         used: cython.Py_ssize_t = first
         capacity: cython.Py_ssize_t = self._capacity
         ids: cython.longlong[::1] = self._positions
-        i: cython.Py_ssize_t
-        digit: cython.int
-        letter: cython.bint
-        wrong: cython.bint
-        message_id: cython.longlong
+        high: cython.longlong
+        low: cython.longlong
         while end - at >= _FINISH_SIZE:
-            if data[at] != 70 or data[at + 1] != 73 or data[at + 2] != 78 or data[at + 3] != 32:  # "FIN "
+            if load_u32_be(data, at) != 0x46494E20 or data[at + 20] != 10:  # "FIN ", newline
                 break
-            if data[at + 20] != 10 or data[at + 4] > 55:  # a first digit above 7: not an id of ours
+            if data[at + 4] > 55:  # a first digit above 7: not an id of ours
                 break
-            message_id = 0
-            wrong = False
-            for i in range(at + 4, at + 20):
-                digit = data[i]
-                letter = digit > 96
-                digit = digit - 87 if letter else digit - 48
-                wrong = wrong | (digit < 0) | (digit > 15) | ((digit > 9) != letter)
-                message_id = (message_id << 4) | (digit & 15)
-            if wrong:
+            high = _eight_digits(load_i64(data, at + 4))
+            low = _eight_digits(load_i64(data, at + 12))
+            if high < 0 or low < 0:
                 break
             if used == capacity:
                 self._grow(used)
                 capacity = self._capacity
                 ids = self._positions
-            ids[used] = message_id
+            ids[used] = high << 32 | low
             used += 1
             at += _FINISH_SIZE
         if used > first:
             self._used = used
-            events.append(Finish(self._positions_view, first, used - first))
+            self._events.append(Finish(self._positions_view, first, used - first))
         return at
 
     @cython.cfunc
     def _run_publish(
-        self,
-        view: memoryview,
-        data: cython.const[cython.uchar][::1],
-        at: cython.Py_ssize_t,
-        end: cython.Py_ssize_t,
-        events: list[Event],
-        seeded: cython.bint,
+        self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, seeded: cython.bint
     ) -> cython.Py_ssize_t:
         """Take whole PUBs that repeat the remembered line, as one event.
 
         `seeded` says that the last entry is a PUB for the same topic which begins the run. What is not whole or
         not well is left where it is.
         """
-        line: cython.const[cython.uchar][::1] = self._line_bytes
         line_size: cython.Py_ssize_t = self._line_size
         head: cython.Py_ssize_t = line_size + 4
         used: cython.Py_ssize_t = self._used
@@ -382,13 +364,7 @@ class Decoder:
         size_max: cython.longlong = self._message_size_max
         size: cython.longlong
         total: cython.longlong = sizes[first] if seeded else 0
-        i: cython.Py_ssize_t
-        while end - at > head:
-            i = 0
-            while i < line_size and data[at + i] == line[i]:
-                i += 1
-            if i < line_size:
-                break
+        while end - at > head and self._repeats_line(data, at, end):
             size = load_u32_be(data, at + line_size)
             if size == 0 or size > size_max or size > end - at - head:
                 break
@@ -404,75 +380,48 @@ class Decoder:
             at += head + size
         if used > first:
             self._used = used
-            batch = self._batch(view, first, used - first, total)
-            events.append(Publish(self._line_ahead.topic, batch, Command.PUB, used - first))
+            batch = self._batch(first, used - first, total)
+            self._events.append(Publish(self._line_ahead.topic, batch, Command.PUB, used - first))
         return at
 
     @cython.cfunc
-    def _batch(self, view: memoryview, first: cython.Py_ssize_t, count: cython.Py_ssize_t, total: cython.longlong) -> MessageBatch:
-        return MessageBatch(view, self._positions_view, self._sizes_view, first=first, count=count, size_bytes=total)
+    def _batch(self, first: cython.Py_ssize_t, count: cython.Py_ssize_t, total: cython.longlong) -> MessageBatch:
+        return MessageBatch(self._view, self._positions_view, self._sizes_view, first=first, count=count, size_bytes=total)
 
     @cython.cfunc
-    def _step_number(
-        self,
-        data: cython.const[cython.uchar][::1],
-        at: cython.Py_ssize_t,
-        end: cython.Py_ssize_t,
-        events: list[Event],
-    ) -> cython.Py_ssize_t:
+    def _step_number(self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Take the four bytes that the phase calls for: the magic, a size or a count."""
         size: cython.longlong
         if end - at < 4:
             self._need = 4
             if self._phase == _MULTI_SIZE_AHEAD or self._phase == _MULTI_COUNT_AHEAD:
-                self._begin(events)
+                self._begin()
             return at
         size = load_u32_be(data, at)
         if self._phase == _MAGIC_AHEAD:
             if size == 0x20205632:  # "  V2"
                 self._phase = _LINE_AHEAD
             else:
-                self._violate(problems.BAD_PROTOCOL, events)
+                self._violate(problems.BAD_PROTOCOL)
             return at + 4
         size = size - 0x1_0000_0000 if size > 0x7FFF_FFFF else size
-        if self._phase == _SIZE_AHEAD:
-            self._take_size(size, events)
-        elif self._phase == _MULTI_SIZE_AHEAD:
-            self._take_multi_size(size, events)
+        if self._phase == _MULTI_COUNT_AHEAD:
+            if 0 < size <= self._count_max:
+                self._begin_messages(size)
+            else:
+                self._violate(problems.invalid_count(size))
+        elif size <= 0 or size > self._size_max:
+            self._violate(problems.wrong_size(self._ahead.command, size, self._size_max))
+        elif self._phase == _SIZE_AHEAD:
+            self._body_size = size
+            self._phase = _BODY_AHEAD
         else:
-            self._take_multi_count(size, events)
+            # The stated size of an MPUB's body is of no further use: clients that get it wrong work with nsqd.
+            self._phase = _MULTI_COUNT_AHEAD
         return at + 4
 
     @cython.cfunc
-    def _take_size(self, size: cython.longlong, events: list[Event]) -> None:
-        """Judge the size of a body of PUB, DPUB, IDENTIFY or AUTH."""
-        command = self._ahead.command
-        if size <= 0:
-            self._violate(problems.invalid_size(command, size), events)
-        elif self._ahead.topic:
-            if size > self._message_size_max:
-                self._violate(problems.too_big(command, size, self._message_size_max), events)
-        elif size > self._body_size_max:
-            self._violate(problems.body_too_big(command, size, self._body_size_max), events)
-        if self._phase != _ENDED:
-            self._body_size = size
-            self._phase = _BODY_AHEAD
-
-    @cython.cfunc
-    def _take_multi_size(self, size: cython.longlong, events: list[Event]) -> None:
-        """Judge the stated size of an MPUB's body, which is then forgotten: clients in use state a wrong one."""
-        if size <= 0:
-            self._violate_multi(problems.invalid_size(Command.MPUB, size), events)
-        elif size > self._body_size_max:
-            self._violate_multi(problems.body_too_big(Command.MPUB, size, self._body_size_max), events)
-        else:
-            self._phase = _MULTI_COUNT_AHEAD
-
-    @cython.cfunc
-    def _take_multi_count(self, count: cython.longlong, events: list[Event]) -> None:
-        if count <= 0 or count > self._count_max:
-            self._violate_multi(problems.invalid_count(count), events)
-            return
+    def _begin_messages(self, count: cython.Py_ssize_t) -> None:
         self._count = count
         self._left = count
         self._first = self._used
@@ -482,26 +431,14 @@ class Decoder:
         self._phase = _MESSAGES_AHEAD
 
     @cython.cfunc
-    def _begin(self, events: list[Event]) -> None:
+    def _begin(self) -> None:
         """Announce an MPUB before its end is known, once."""
         if not self._begun:
             self._begun = True
-            events.append(PublishBegun(self._ahead.topic))
+            self._events.append(PublishBegun(self._ahead.topic))
 
     @cython.cfunc
-    def _violate_multi(self, text: bytes, events: list[Event]) -> None:
-        self._begin(events)
-        self._violate(text, events)
-
-    @cython.cfunc
-    def _step_body(
-        self,
-        view: memoryview,
-        data: cython.const[cython.uchar][::1],
-        at: cython.Py_ssize_t,
-        end: cython.Py_ssize_t,
-        events: list[Event],
-    ) -> cython.Py_ssize_t:
+    def _step_body(self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Take a body whose size is known."""
         size: cython.Py_ssize_t = self._body_size
         after: cython.Py_ssize_t = at + size
@@ -511,8 +448,8 @@ class Decoder:
         self._phase = _LINE_AHEAD
         command = self._ahead.command
         if command is Command.IDENTIFY or command is Command.AUTH:
-            body = bytes(view[at:after])
-            events.append(Identify(body) if command is Command.IDENTIFY else Auth(body))
+            body = bytes(self._view[at:after])
+            self._events.append(Identify(body) if command is Command.IDENTIFY else Auth(body))
             self._paused = True
             return after
         if self._used == self._capacity:
@@ -521,20 +458,13 @@ class Decoder:
         self._sizes[self._used] = size
         self._used += 1
         if command is Command.PUB:
-            return self._run_publish(view, data, after, end, events, True)
-        batch = self._batch(view, self._used - 1, 1, size)
-        events.append(Publish(self._ahead.topic, batch, command, 1, self._ahead.delay_ms))
+            return self._run_publish(data, after, end, True)
+        batch = self._batch(self._used - 1, 1, size)
+        self._events.append(Publish(self._ahead.topic, batch, command, 1, self._ahead.delay_ms))
         return after
 
     @cython.cfunc
-    def _step_messages(
-        self,
-        view: memoryview,
-        data: cython.const[cython.uchar][::1],
-        at: cython.Py_ssize_t,
-        end: cython.Py_ssize_t,
-        events: list[Event],
-    ) -> cython.Py_ssize_t:
+    def _step_messages(self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Walk the messages of an MPUB; nothing of it is done with before the last one is there."""
         position: cython.Py_ssize_t = at + self._walked
         left: cython.Py_ssize_t = self._left
@@ -551,7 +481,8 @@ class Decoder:
             size = load_u32_be(data, position)
             if size == 0 or size > size_max or total + size > total_max:
                 self._left = left
-                self._violate_multi(self._problem_of_message(size), events)
+                self._total = total
+                self._violate(self._problem_of_message(size))
                 return at
             if end - position - 4 < size:
                 within = True
@@ -575,24 +506,23 @@ class Decoder:
             self._within = within
             self._base = at
             self._need = self._walked + 4 + (size if within else 0)
-            self._begin(events)
+            self._begin()
             return at
         self._phase = _LINE_AHEAD
-        batch = self._batch(view, self._first, self._count, total)
-        events.append(Publish(self._ahead.topic, batch, Command.MPUB, 1))
+        batch = self._batch(self._first, self._count, total)
+        self._events.append(Publish(self._ahead.topic, batch, Command.MPUB, 1))
         return position
 
     @cython.cfunc
     def _problem_of_message(self, size: cython.longlong) -> bytes:
         """Word what is wrong with the next message of an MPUB.
 
-        The last case is not nsqd's: it would buffer a million messages of a megabyte each for one command.
+        A sum over the limit is not nsqd's complaint: it would buffer a million messages of a megabyte each.
         """
-        if size == 0 or size > 0x7FFF_FFFF:
-            return problems.invalid_message_size(self._count - self._left, size - 0x1_0000_0000 if size else 0)
-        if size > self._message_size_max:
-            return problems.too_big(Command.MPUB, size, self._message_size_max)
-        return problems.body_too_big(Command.MPUB, self._total + size, self._body_size_max)
+        size = size - 0x1_0000_0000 if size > 0x7FFF_FFFF else size
+        if 0 < size <= self._message_size_max:
+            return problems.wrong_size(Command.MPUB, self._total + size, self._body_size_max)
+        return problems.wrong_message_size(self._count - self._left, size, self._message_size_max)
 
     @cython.cfunc
     def _start_scratch(self) -> None:
@@ -638,3 +568,23 @@ class Decoder:
         for i in range(used):
             self._positions[i] = old_positions[i]
             self._sizes[i] = old_sizes[i]
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _eight_digits(text: cython.ulonglong) -> cython.longlong:
+    """Read eight lower-case hex digits, loaded as one little-endian integer, all at once; -1 if they are not that.
+
+    Each byte is a lane that no sum below can leave. Letters have bit 6 set and digits do not, which gives a value to
+    each lane (0 to 24); it has to be below 16, at least 10 exactly for letters, and the upper halves have to be those
+    of "0" and "a". Then neighbours join: first in pairs, then the pairs, then the fours.
+    """
+    letters: cython.ulonglong = (text & _BITS_OF_LETTERS) >> 6
+    lanes: cython.ulonglong = (text & _LOWER_HALVES) + letters * 9
+    if (text & _UPPER_HALVES) != _UPPER_OF_DIGITS + letters * 0x30:
+        return -1
+    if (lanes + _TOP_FROM_16) & _TOP_BITS or (lanes + _TOP_FROM_10) & _TOP_BITS != letters << 7:
+        return -1
+    lanes = (lanes & _PAIRS) << 4 | (lanes >> 8) & _PAIRS
+    lanes = (lanes & _FOURS) << 8 | (lanes >> 16) & _FOURS
+    return (lanes & 0xFFFF) << 16 | lanes >> 32

@@ -146,12 +146,15 @@ def parse_wishes(body: bytes) -> Wishes | None:
         wanted = _TYPES.get(name)
         if wanted is None or value is None:
             continue
-        if type(value) is not wanted:
+        if type(value) is not wanted or not _fits(name, value):
             return None
         found[name] = value
-    if abs(found.get("sample_rate", 0) + (found.get("sample_rate", 0) < 0)) > _INT32_MAX:
-        return None
     return Wishes(**{name: _printable(value) for name, value in found.items()})
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Say whether a number fits the width that nsqd gives it; all others were found to fit 64 bits."""
+    return name != "sample_rate" or -_INT32_MAX - 1 <= value <= _INT32_MAX
 
 
 def _printable(value: Any) -> Any:

@@ -19,7 +19,6 @@ __all__ = [
     "COMPRESSION_CONFLICT",
     "HEARTBEATS_DISABLED",
     "auth_first",
-    "body_too_big",
     "cannot_in_state",
     "channel_full",
     "delay_out_of_range",
@@ -28,8 +27,6 @@ __all__ = [
     "insufficient",
     "invalid_command",
     "invalid_count",
-    "invalid_message_size",
-    "invalid_size",
     "not_in_flight",
     "not_owned",
     "publish_failed",
@@ -44,6 +41,8 @@ __all__ = [
     "unreadable_message",
     "unreadable_message_size",
     "wrong_channel",
+    "wrong_message_size",
+    "wrong_size",
     "wrong_topic",
 ]
 
@@ -151,13 +150,12 @@ def unreadable(command: Command, what: bytes = b"") -> bytes:
     return b"%b %b failed to read %b%b" % (_code_of_body(command), command.value, _body_of(command), what)
 
 
-def invalid_size(command: Command, size: int) -> bytes:
-    """A body of PUB, DPUB, MPUB, IDENTIFY or AUTH has no bytes, or fewer than that."""
-    return b"%b %b invalid %b size %d" % (_code_of_body(command), command.value, _body_of(command), size)
-
-
-def body_too_big(command: Command, size: int, size_max: int) -> bytes:
-    """The body of IDENTIFY, AUTH or MPUB is over the limit for bodies."""
+def wrong_size(command: Command, size: int, size_max: int) -> bytes:
+    """A body, or a single message, has no bytes, fewer than that, or more than the limit."""
+    if size <= 0:
+        return b"%b %b invalid %b size %d" % (_code_of_body(command), command.value, _body_of(command), size)
+    if command in _MESSAGE_COMMANDS:
+        return too_big(command, size, size_max)
     return b"E_BAD_BODY %b body too big %d > %d" % (command.value, size, size_max)
 
 
@@ -181,9 +179,11 @@ def unreadable_message() -> bytes:
     return b"E_BAD_MESSAGE MPUB failed to read message body"
 
 
-def invalid_message_size(index: int, size: int) -> bytes:
-    """Message `index` of an MPUB has no bytes, or fewer than that."""
-    return b"E_BAD_MESSAGE MPUB invalid message(%d) body size %d" % (index, size)
+def wrong_message_size(index: int, size: int, size_max: int) -> bytes:
+    """Message `index` of an MPUB has no bytes, fewer than that, or more than the limit."""
+    if size <= 0:
+        return b"E_BAD_MESSAGE MPUB invalid message(%d) body size %d" % (index, size)
+    return too_big(Command.MPUB, size, size_max)
 
 
 def too_big(command: Command, size: int, size_max: int) -> bytes:

@@ -1,0 +1,191 @@
+"""The results: medians and spread, ratio to nsqd and goal, as JSON for tools and as a Markdown table for people."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from bench.harness.rows import Figures, Metric, Row
+
+__all__ = ["Outcome", "Table", "print_row", "save"]
+
+# Shown in this order; a kind that a row does not measure is a dash.
+COLUMNS = ("nsqd", "polymq", "polymq-fsync")
+NOT_ALIKE = """\
+nsqd is started with room for all messages in memory and keeps them there: a kill loses them. polymq writes every message to
+its log before it answers (the page cache; synced within a second), and with `durability = "fsync"` (last column) it answers
+after the disk has it. Generator and server share the machine; polymq uses one core, nsqd all it can get.
+"""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The figures of one row, by kind of server and metric."""
+
+    row: Row
+    values: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def add(self, kind: str, figures: Figures) -> None:
+        """Take the figures of one run."""
+        for key, value in figures.items():
+            series = self.values.setdefault(kind, {}).setdefault(key, [])
+            series.extend(value if isinstance(value, list) else [value])
+
+    def median(self, kind: str, key: str) -> float | None:
+        """The median, or None when there is no figure; a run that failed spoils its kind."""
+        series = self.values.get(kind, {}).get(key)
+        return statistics.median(series) if series and kind not in self.errors else None
+
+
+@dataclass(slots=True)
+class Table:
+    """All outcomes of one bench, and where and when it ran."""
+
+    started: datetime
+    machine: dict[str, Any]
+    quick: bool
+    rounds: int
+    outcomes: list[Outcome] = field(default_factory=list)
+
+
+def number(value: float) -> str:
+    """Three significant figures, thousands separated."""
+    if abs(value) >= 1000:
+        digits = len(str(int(abs(value)))) - 3
+        return f"{round(value, -digits):,.0f}"
+    return f"{value:.3g}"
+
+
+def cell(outcome: Outcome, kind: str, metric: Metric) -> str:
+    """One figure with its spread, or the error, or a dash."""
+    if kind in outcome.errors:
+        return "error"
+    series = outcome.values.get(kind, {}).get(metric.key)
+    if not series:
+        return "-"
+    text = number(statistics.median(series))
+    return text if len(series) == 1 else f"{text} ({number(min(series))} … {number(max(series))})"
+
+
+def ratio(outcome: Outcome, metric: Metric) -> str:
+    ours, peer = outcome.median("polymq", metric.key), outcome.median("nsqd", metric.key)
+    return f"{ours / peer:.2f}" if ours is not None and peer else "-"
+
+
+def verdict(outcome: Outcome, metric: Metric) -> str:
+    """Whether the goal is met; a figure that is missing does not meet one."""
+    if metric.goal is None:
+        return ""
+    ours = outcome.median("polymq", metric.key)
+    met = None if ours is None else metric.goal.met(ours, outcome.median("nsqd", metric.key))
+    return {True: "yes", False: "**no**", None: "**not measured**"}[met]
+
+
+def runs(outcome: Outcome, metric: Metric) -> int:
+    return max((len(values.get(metric.key, [])) for values in outcome.values.values()), default=0)
+
+
+def markdown(table: Table) -> str:
+    """The whole page."""
+    lines = [f"# Benchmark of {table.started:%Y-%m-%d %H:%M} UTC", ""]
+    if table.quick:
+        lines += ["A smoke run (`--quick`): few messages, one round. The figures show that the rows run, nothing else.", ""]
+    lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in table.machine.items()]
+    lines += ["", NOT_ALIKE, "Figures are medians (lowest … highest); `n` is the number of runs of each server.", ""]
+    lines += ["| load | unit | nsqd 1.3.0 | polymq | ratio | goal | met | polymq, fsync | n |", "|---|---|---|---|---|---|---|---|---|"]
+    for outcome in table.outcomes:
+        for metric in outcome.row.metrics:
+            title = f"{outcome.row.title}{': ' if metric.title else ''}{metric.title}"
+            cells = [cell(outcome, kind, metric) for kind in COLUMNS]
+            goal = metric.goal.text(metric.unit) if metric.goal else ""
+            columns = [
+                title,
+                metric.unit,
+                cells[0],
+                cells[1],
+                ratio(outcome, metric),
+                goal,
+                verdict(outcome, metric),
+                cells[2],
+                str(runs(outcome, metric)),
+            ]
+            lines.append("| " + " | ".join(columns) + " |")
+    return "\n".join([*lines, "", *remarks(table)]) + "\n"
+
+
+def remarks(table: Table) -> list[str]:
+    """What stands below the table: notes, other servers, errors."""
+    lines = []
+    for outcome in table.outcomes:
+        if outcome.row.note:
+            lines.append(f"- {outcome.row.name}: {outcome.row.note}.")
+        others = [kind for kind in outcome.values if kind not in COLUMNS]
+        for kind in others:
+            figures = ", ".join(f"{metric.title or 'rate'} {cell(outcome, kind, metric)} {metric.unit}" for metric in outcome.row.metrics)
+            lines.append(f"- {outcome.row.name}, {kind}: {figures}.")
+        lines += [f"- {outcome.row.name}, {kind}, **error**: {error}" for kind, error in outcome.errors.items()]
+    return lines
+
+
+def as_json(table: Table) -> dict[str, Any]:
+    return {
+        "started": table.started.isoformat(),
+        "machine": table.machine,
+        "quick": table.quick,
+        "rows": [
+            {
+                "name": outcome.row.name,
+                "title": outcome.row.title,
+                "note": outcome.row.note,
+                "values": outcome.values,
+                "errors": outcome.errors,
+                "metrics": [
+                    {
+                        "key": metric.key,
+                        "title": metric.title,
+                        "unit": metric.unit,
+                        "goal": metric.goal.text(metric.unit) if metric.goal else None,
+                        "met": verdict(outcome, metric) == "yes" if metric.goal else None,
+                        "medians": {kind: outcome.median(kind, metric.key) for kind in outcome.values},
+                    }
+                    for metric in outcome.row.metrics
+                ],
+            }
+            for outcome in table.outcomes
+        ],
+    }
+
+
+def save(table: Table, folder: Path) -> list[Path]:
+    """Write both forms; a smoke run has its own name, so that it never stands where a result is expected."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cores = table.machine.get("cores")
+    machine = f"{platform.machine()}-{cores}-cores{'-quick' if table.quick else ''}"
+    base = folder / f"{table.started:%Y-%m-%d}-{machine}"
+    json_path, markdown_path = base.with_name(base.name + ".json"), base.with_name(base.name + ".md")
+    json_path.write_text(json.dumps(as_json(table), indent=1) + "\n")
+    markdown_path.write_text(markdown(table))
+    return [markdown_path, json_path]
+
+
+def print_row(console: Console, outcome: Outcome) -> None:
+    """Show a row as soon as it is measured."""
+    console.print(f"[bold]{outcome.row.name}[/]  {outcome.row.title}")
+    for metric in outcome.row.metrics:
+        figures = "   ".join(
+            f"{kind} {cell(outcome, kind, metric)}" for kind in (*outcome.values, *(k for k in outcome.errors if k not in outcome.values))
+        )
+        goal = f"   ratio {ratio(outcome, metric)}, goal {metric.goal.text(metric.unit)}: {verdict(outcome, metric)}" if metric.goal else ""
+        console.print(f"  {metric.title or 'rate'} [{metric.unit}]  {figures}{goal}", markup=False)
+    for kind, error in outcome.errors.items():
+        console.print(f"  {kind}: {error}", markup=False)

@@ -1,0 +1,424 @@
+"""The rows of the table: what load is put on a server, and what is read off.
+
+A row measures one run of one kind of server on a fresh data folder and returns its figures. Which runs there are, in
+which order, and what becomes of the figures is not decided here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.harness.generator import LoadError
+from bench.harness.machine import SmallCache
+from bench.harness.servers import Server, Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bench.harness.generator import Generator
+
+__all__ = ["ROWS", "Bench", "Figures", "Goal", "Metric", "Row"]
+
+MIB = 1 << 20
+# nsqd's own default; with it nsqd overflows to its disk queue.
+NSQD_DEFAULT_QUEUE = 10_000
+# A server's background work (syncs, zeroing the next segment, garbage collection) gets this long to end.
+SETTLE_S = 3.0
+SMALL_CACHE_BYTES = 512 * MIB
+
+Figures = dict[str, float | list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a metric of polymq must reach. `ratio_min`: times nsqd's figure. `limit`: at most. `below_peer`: under nsqd's."""
+
+    ratio_min: float | None = None
+    limit: float | None = None
+    below_peer: bool = False
+
+    def text(self, unit: str) -> str:
+        """Say the goal as the table shows it."""
+        parts = []
+        if self.ratio_min is not None:
+            parts.append(f"≥ {self.ratio_min:g} x nsqd")
+        if self.below_peer:
+            parts.append("below nsqd")
+        if self.limit is not None:
+            parts.append(f"≤ {self.limit:g} {unit}")
+        return ", ".join(parts)
+
+    def met(self, ours: float, peer: float | None) -> bool | None:
+        """Whether `ours` reaches the goal; None when the peer's figure is needed and missing."""
+        if peer is None and (self.ratio_min is not None or self.below_peer):
+            return None
+        checks = [self.limit is None or ours <= self.limit]
+        if peer is not None:
+            checks.append(self.ratio_min is None or ours >= self.ratio_min * peer)
+            checks.append(not self.below_peer or ours < peer)
+        return all(checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure of a row; `key` is its name among what the row measures."""
+
+    key: str
+    title: str
+    unit: str
+    goal: Goal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a row needs to run."""
+
+    setup: Setup
+    generator: Generator
+    quick: bool
+
+    def count(self, messages: int) -> int:
+        """The number of messages: as the row wants it, or a fiftieth (whole batches) for a smoke run."""
+        return max(2000, messages // 50 // 2000 * 2000) if self.quick else messages
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One load: how to measure it, on which servers, and what to show."""
+
+    name: str
+    title: str
+    metrics: tuple[Metric, ...]
+    measure: Callable[[Bench, str], Figures]
+    kinds: tuple[str, ...] = ("nsqd", "polymq")
+    # Rows with an absolute goal that take long are measured once.
+    once: bool = False
+    note: str = ""
+
+
+def _rate(result: Mapping[str, Any], server: Server, cpu_before_s: float) -> Figures:
+    """Figures of a load. A consumer's rate leaves out the last tenth: nsqd holds its last messages back for up to 250 ms."""
+    return {
+        "rate": result.get("steady_rate", result["rate"]),
+        "slowest_tenth": min(result["slice_rates"] or [0.0]),
+        "server_cpu_us": (server.cpu_s() - cpu_before_s) / max(1, result["messages"]) * 1e6,
+        "generator_cpu_us": result["cpu_seconds"] / max(1, result["messages"]) * 1e6,
+    }
+
+
+def mpub(bench: Bench, kind: str) -> Figures:
+    count = bench.count(5_000_000)
+    with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
+        cpu = server.cpu_s()
+        result = bench.generator.run("mpub", server.tcp, messages=count, batch=200, connections=2, window=4, subscribers=1)
+        return _rate(result, server, cpu)
+
+
+def pub_100(bench: Bench, kind: str) -> Figures:
+    count = bench.count(500_000)
+    with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
+        cpu = server.cpu_s()
+        result = bench.generator.run("pub", server.tcp, messages=count, window=100, subscribers=1)
+        return _rate(result, server, cpu)
+
+
+def pub_one(bench: Bench, kind: str) -> Figures:
+    count = bench.count(50_000)
+    with Server(kind, bench.setup) as server:
+        cpu = server.cpu_s()
+        result = bench.generator.run("pub", server.tcp, messages=count, window=1, subscribers=0 if kind == "loop" else 1)
+        return {**_rate(result, server, cpu), "p50": result["p50_us"], "p99": result["p99_us"]}
+
+
+def consume(bench: Bench, kind: str, *, rdy: int, messages: int) -> Figures:
+    count = bench.count(messages)
+    with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
+        bench.generator.run("prefill", server.tcp, messages=count, batch=200, subscribers=1)
+        cpu = server.cpu_s()
+        result = bench.generator.run("sub", server.tcp, messages=count, rdy=rdy)
+        return _rate(result, server, cpu)
+
+
+def consume_2500(bench: Bench, kind: str) -> Figures:
+    return consume(bench, kind, rdy=2500, messages=3_000_000)
+
+
+def consume_1(bench: Bench, kind: str) -> Figures:
+    return consume(bench, kind, rdy=1, messages=50_000)
+
+
+def both(bench: Bench, kind: str, *, channels: int, messages: int) -> Figures:
+    count = bench.count(messages)
+    with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
+        cpu = server.cpu_s()
+        result = bench.generator.run("both", server.tcp, messages=count, batch=200, channels=channels)
+        return _rate(result, server, cpu)
+
+
+def both_1x1(bench: Bench, kind: str) -> Figures:
+    return both(bench, kind, channels=1, messages=2_000_000)
+
+
+def both_1x4(bench: Bench, kind: str) -> Figures:
+    return both(bench, kind, channels=4, messages=1_000_000)
+
+
+def latency(bench: Bench, kind: str) -> Figures:
+    with Server(kind, bench.setup) as server:
+        result = bench.generator.run("latency", server.tcp, messages=bench.count(20_000), rate=2000, rdy=100)
+        return {
+            "p50": result["p50_us"] / 1e3,
+            "p90": result["p90_us"] / 1e3,
+            "p99": result["p99_us"] / 1e3,
+            "max": result["max_us"] / 1e3,
+            "generator_late_max": result["generator_late_us_max"] / 1e3,
+        }
+
+
+def _grown(server: Server, before: int) -> Figures:
+    time.sleep(SETTLE_S)
+    return {"anonymous": (server.anonymous_bytes() - before) / MIB, "empty": before / MIB}
+
+
+def memory_waiting(bench: Bench, kind: str) -> Figures:
+    count = bench.count(10_000_000)
+    with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
+        before = server.anonymous_bytes()
+        bench.generator.run("prefill", server.tcp, messages=count, batch=200, subscribers=1, deadline_s=300)
+        return _grown(server, before)
+
+
+def memory_deferred(bench: Bench, kind: str) -> Figures:
+    count = bench.count(1_000_000)
+    with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
+        before = server.anonymous_bytes()
+        bench.generator.run("pub", server.tcp, messages=count, window=1000, defer_ms=3_600_000, subscribers=1, deadline_s=300)
+        return _grown(server, before)
+
+
+def memory_held(bench: Bench, kind: str) -> Figures:
+    count = bench.count(50_000_000)
+    with Server(kind, bench.setup) as server:
+        before = server.anonymous_bytes()
+        result = bench.generator.run(
+            "both", server.tcp, messages=count, batch=200, hold_first=True, message_timeout_ms=900_000, lead_max=200_000, deadline_s=600
+        )
+        return {**_grown(server, before), "rate": result["rate"]}
+
+
+def backlog(bench: Bench, kind: str) -> Figures:
+    """Read a backlog that is not in the page cache, and time another topic meanwhile."""
+    count = bench.count(10_000_000)
+    seconds = 1 if bench.quick else 4
+    with (
+        SmallCache(SMALL_CACHE_BYTES) as cache,
+        Server(kind, bench.setup, mem_queue_size=NSQD_DEFAULT_QUEUE, wrapper=cache.wrapper) as server,
+    ):
+        bench.generator.run("prefill", server.tcp, topic="backlog", messages=count, batch=200, subscribers=1, deadline_s=600)
+        os.sync()
+        if cache.group is None:
+            cache.drop(server.data)
+        reading = bench.generator.start("sub", server.tcp, topic="backlog", messages=count, deadline_s=600)
+        try:
+            timed = bench.generator.run("latency", server.tcp, topic="other", messages=2000 * seconds, rate=2000, rdy=100)
+            read = bench.generator.finish(reading, deadline_s=600)
+        finally:
+            if reading.poll() is None:
+                reading.kill()
+                reading.communicate()
+        return {
+            "p50": timed["p50_us"] / 1e3,
+            "p99": timed["p99_us"] / 1e3,
+            "max": timed["max_us"] / 1e3,
+            "backlog_rate": read["rate"],
+            "overlap_percent": min(100.0, 100 * read["seconds"] / timed["seconds"]),
+            "control_group": float(cache.group is not None),
+        }
+
+
+def _fill_partitions(bench: Bench, server: Server, count: int) -> None:
+    """Topics with a channel each that hold one message."""
+    bench.generator.run("prefill", server.tcp, topic="idle", topics=count, messages=count, batch=1, deadline_s=300)
+    for index in range(count):
+        server.post(f"/channel/create?topic=idle-{index:05}&channel=bench")
+
+
+def idle_partitions(bench: Bench, kind: str) -> Figures:
+    count = 500 if bench.quick else 5000
+    with Server(kind, bench.setup, mem_queue_size=NSQD_DEFAULT_QUEUE) as server:
+        before = server.anonymous_bytes()
+        _fill_partitions(bench, server, count)
+        figures = _grown(server, before)
+        cpu = server.cpu_s()
+        time.sleep(SETTLE_S)
+        return {**figures, "disk": server.disk_bytes() / MIB, "idle_cpu_percent": (server.cpu_s() - cpu) / SETTLE_S * 100}
+
+
+def start(bench: Bench, kind: str) -> Figures:
+    """Start on 10 M waiting messages and 5,000 partitions, after a clean stop and after a kill."""
+    count = bench.count(10_000_000)
+    times = 2 if bench.quick else 5
+    with Server(kind, bench.setup, mem_queue_size=NSQD_DEFAULT_QUEUE) as server:
+        bench.generator.run("prefill", server.tcp, messages=count, batch=200, subscribers=1, deadline_s=600)
+        _fill_partitions(bench, server, 500 if bench.quick else 5000)
+        time.sleep(SETTLE_S)
+        clean: list[float] = []
+        killed: list[float] = []
+        for _ in range(times):
+            server.stop()
+            clean.append(server.start())
+            time.sleep(0.5)
+            server.kill()
+            killed.append(server.start())
+            time.sleep(0.5)
+        return {"clean": clean, "killed": killed}
+
+
+def written(bench: Bench, kind: str) -> Figures:
+    """Bytes on the disk and bytes written for a message of 200 bytes, in batches of 200 and one by one."""
+    count, single = bench.count(1_000_000), bench.count(50_000)
+    figures: Figures = {}
+    for mode, messages, window in (("mpub", count, 4), ("pub", single, 1)):
+        with Server(kind, bench.setup, mem_queue_size=0) as server:
+            disk, io = server.disk_bytes(), server.written_bytes()
+            bench.generator.run(mode, server.tcp, messages=messages, batch=200, window=window, subscribers=1)
+            time.sleep(SETTLE_S)
+            figures[f"{mode}_disk"] = (server.disk_bytes() - disk) / messages
+            figures[f"{mode}_written"] = (server.written_bytes() - io) / messages
+    return figures
+
+
+def spark(bench: Bench, kind: str) -> Figures:
+    """Records per second of Spark's one core, out of the log and out of Parquet."""
+    count = bench.count(2_000_000)
+    program = Path(__file__).with_name("spark_read.py")
+    with Server(kind, bench.setup) as server, tempfile.TemporaryDirectory(dir=bench.setup.scratch) as folder:
+        bench.generator.run("prefill", server.tcp, messages=count, batch=200, subscribers=1)
+        command = [sys.executable, str(program), server.log_door, "bench", str(count), folder]
+        environment = {**os.environ, "PYTHONPATH": str(program.parents[2] / "src")}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
+    if done.returncode:
+        raise LoadError(f"Spark: {done.stderr.strip()[-300:]}")
+    read = json.loads(done.stdout.splitlines()[-1])
+    if read["rows"] != count:
+        raise LoadError(f"Spark read {read['rows']} of {count} records")
+    return {"log": count / read["log_seconds"], "parquet": count / read["parquet_seconds"]}
+
+
+PUBLISHERS = ("nsqd", "polymq", "polymq-fsync")
+RATE = "messages/s"
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "mpub",
+        "MPUB 200 x 200 B, 2 connections, 5 M messages",
+        (Metric("rate", "sustained", RATE, Goal(ratio_min=2.5)), Metric("slowest_tenth", "slowest tenth of the run", RATE)),
+        mpub,
+        PUBLISHERS,
+        note="4 commands in flight per connection",
+    ),
+    Row("pub-100", "PUB 200 B, 100 in flight", (Metric("rate", "", RATE, Goal(ratio_min=6)),), pub_100, PUBLISHERS),
+    Row(
+        "pub-one",
+        "PUB 200 B, one at a time",
+        (Metric("rate", "", RATE, Goal(ratio_min=0.8)), Metric("p50", "round trip p50", "µs"), Metric("p99", "round trip p99", "µs")),
+        pub_one,
+        (*PUBLISHERS, "loop"),
+        note="`loop` is no broker: an event loop that answers OK and does nothing else, the floor under a round trip",
+    ),
+    Row("consume-2500", "consume + FIN, RDY 2500, 200 B", (Metric("rate", "", RATE, Goal(ratio_min=6)),), consume_2500),
+    Row("consume-1", "consume + FIN, RDY 1, 200 B", (Metric("rate", "", RATE, Goal(ratio_min=0.8)),), consume_1),
+    Row("both-1x1", "MPUB and consume at once, 1 topic x 1 channel", (Metric("rate", "", RATE, Goal(ratio_min=3)),), both_1x1, PUBLISHERS),
+    Row("both-1x4", "MPUB and consume at once, 1 topic x 4 channels", (Metric("rate", "", RATE, Goal(ratio_min=3)),), both_1x4, PUBLISHERS),
+    Row(
+        "latency",
+        "publish to receive at 2,000 messages/s, RDY 100",
+        (Metric("p50", "p50", "ms", Goal(below_peer=True)), Metric("p99", "p99", "ms", Goal(below_peer=True, limit=5))),
+        latency,
+        PUBLISHERS,
+        note="the consumer asks for output_buffer_timeout 250 ms, as every client library does",
+    ),
+    Row(
+        "memory-waiting",
+        "memory with 10 M messages of 200 B waiting",
+        (Metric("anonymous", "anonymous memory over the empty broker", "MiB", Goal(limit=100)),),
+        memory_waiting,
+        once=True,
+    ),
+    Row(
+        "memory-deferred",
+        "memory with 1 M messages deferred",
+        (Metric("anonymous", "anonymous memory over the empty broker", "MiB", Goal(limit=100)),),
+        memory_deferred,
+        once=True,
+    ),
+    Row(
+        "memory-held",
+        "memory with one message never settled while 50 M pass",
+        (Metric("anonymous", "anonymous memory over the empty broker", "MiB", Goal(limit=100)), Metric("rate", "passing", RATE)),
+        memory_held,
+        once=True,
+    ),
+    Row(
+        "backlog",
+        "another topic's latency while 10 M messages are read that are not in the page cache",
+        (
+            Metric("p99", "p99", "ms", Goal(limit=20)),
+            Metric("max", "max", "ms"),
+            Metric("backlog_rate", "backlog read at", RATE),
+            Metric("overlap_percent", "of the timed run during the reading", "%"),
+        ),
+        backlog,
+        once=True,
+        note=f"server in a memory control group of {SMALL_CACHE_BYTES // MIB} MiB where one can be made, else files dropped by posix_fadvise; "
+        "nsqd with its default queue of 10,000, so that its backlog is on the disk too",
+    ),
+    Row(
+        "idle-partitions",
+        "5,000 idle topics with one channel and one message each",
+        (
+            Metric("disk", "disk", "MiB", Goal(limit=1024)),
+            Metric("anonymous", "anonymous memory over the empty broker", "MiB", Goal(limit=50)),
+            Metric("idle_cpu_percent", "processor while idle", "%"),
+        ),
+        idle_partitions,
+        once=True,
+    ),
+    Row(
+        "start",
+        "start to accepting, 10 M waiting and 5,000 topics",
+        (Metric("clean", "after a clean stop", "s", Goal(limit=1)), Metric("killed", "after kill -9", "s", Goal(limit=1))),
+        start,
+        once=True,
+        note="five starts each on one data folder; after kill -9 nsqd has lost what was in memory",
+    ),
+    Row(
+        "written",
+        "bytes per message of 200 B",
+        (
+            Metric("mpub_disk", "occupied, batches of 200", "B"),
+            Metric("mpub_written", "written, batches of 200", "B"),
+            Metric("pub_disk", "occupied, one by one", "B"),
+            Metric("pub_written", "written, one by one", "B"),
+        ),
+        written,
+        once=True,
+        note="occupied includes space prepared for coming messages; nsqd with mem-queue-size 0, since else it writes nothing",
+    ),
+    Row(
+        "spark",
+        "Spark on one core, 200 B, into Parquet",
+        (Metric("log", "out of the log", "records/s"), Metric("parquet", "the same rows out of Parquet", "records/s")),
+        spark,
+        ("polymq",),
+        note="the JVM and its Python worker share one core; the broker has another",
+    ),
+)

@@ -1,0 +1,142 @@
+/* loadgen: a load generator for the NSQ TCP protocol, built to be much faster than the servers that it measures.
+ *
+ * Laws: one thread, one epoll loop, no work per message beyond walking the frames and writing the settles; what is
+ * published is prepared before the clock starts; every wait ends at the deadline; a frame that was not expected ends
+ * the run with an error. Read in this order: options.c (what can be asked), wire.c (frames and connections),
+ * publish.c, consume.c, latency.c (the roles), run.c (the loop and the modes), report.c (the answer).
+ */
+#ifndef LOADGEN_H
+#define LOADGEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum mode { MODE_PUB, MODE_MPUB, MODE_SUB, MODE_BOTH, MODE_LATENCY, MODE_IDLE };
+enum role { ROLE_PUBLISHER, ROLE_CONSUMER, ROLE_TIMED, ROLE_IDLE };
+
+/* Progress is kept in this many equal slices, to show whether a rate holds. */
+enum { SLICE_COUNT = 10, CHANNEL_COUNT_MAX = 64 };
+
+struct options {
+    enum mode mode;
+    const char *mode_name;
+    char host[64];
+    uint16_t port;
+    const char *topic;
+    const char *channel;
+    uint64_t messages;
+    uint32_t size_bytes;
+    uint32_t batch;
+    uint32_t connections; /* publishers; in sub and idle: consumers (per channel) */
+    uint32_t consumers;   /* consumers per channel in both and latency */
+    uint32_t window;      /* commands in flight per publishing connection */
+    uint32_t rdy;
+    uint32_t channels;
+    uint32_t topics;
+    uint32_t subscribers; /* connections that subscribe with RDY 0 while others publish */
+    uint32_t defer_ms;
+    uint32_t message_timeout_ms;
+    uint32_t rate;
+    uint64_t lead_max; /* messages that publishers may be ahead of the slowest channel; 0: no bound */
+    double deadline_s;
+    bool hold_first; /* never settle the first message of each channel */
+};
+
+/* What publishers send: `count` commands, one after the other, prepared once and sent again and again. */
+struct period {
+    uint8_t *bytes;
+    size_t size_bytes;
+    size_t *starts; /* count + 1 positions: where each command starts */
+    uint32_t count;
+    uint32_t messages_per_command;
+};
+
+struct connection {
+    int fd;
+    enum role role;
+    uint32_t channel;
+    bool done;
+    bool watches_output;
+    uint8_t *input;
+    size_t input_used, input_room;
+    uint8_t *output;
+    size_t output_sent, output_used, output_room;
+    /* publishers */
+    uint64_t commands_quota, commands_allowed, commands_answered;
+    uint64_t bytes_allowed, bytes_sent;
+    uint64_t *allowed_at_ns; /* ring of `window` times */
+    /* consumers */
+    bool closing;
+    /* latency: the server has not taken all bytes, and the messages since then were due before they were sent */
+    bool blocked;
+};
+
+struct channel_progress {
+    uint64_t received, redelivered;
+    bool held;
+};
+
+struct run {
+    struct options options;
+    struct connection *connections;
+    uint32_t connection_count;
+    int epoll_fd, timer_fd;
+    struct period period;
+    struct channel_progress channels[CHANNEL_COUNT_MAX];
+    uint64_t published, published_quota, received_slowest;
+    uint64_t started_ns, ended_ns, deadline_ns;
+    uint64_t slice_ns[SLICE_COUNT + 1];
+    uint32_t slices_done;
+    uint32_t open_count; /* connections that still have something to do */
+    uint64_t *samples_ns; /* publish to answer, or publish to receive */
+    uint64_t sample_count, sample_room;
+    uint64_t late_ns_max; /* latency: how late the generator itself was */
+    uint64_t timed_sent;
+};
+
+uint64_t now_ns(void);
+_Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void *allocate(size_t size_bytes);
+
+void parse_options(int argument_count, char **arguments, struct options *options);
+
+/* wire.c */
+enum frame_type { FRAME_RESPONSE = 0, FRAME_ERROR = 1, FRAME_MESSAGE = 2 };
+enum { MESSAGE_HEAD_BYTES = 26, MESSAGE_ID_AT = 10, MESSAGE_ID_BYTES = 16, ATTEMPTS_AT = 8 };
+struct frame {
+    uint32_t type;
+    const uint8_t *data;
+    size_t size_bytes;
+};
+void put_u32(uint8_t *at, uint32_t value);
+void connection_open(struct connection *connection, const struct options *options);
+void connection_subscribe(struct connection *connection, const char *topic, const char *channel);
+void connection_start(struct connection *connection);
+bool connection_receive(struct connection *connection);
+bool next_frame(struct connection *connection, size_t *position, struct frame *frame);
+void drop_input(struct connection *connection, size_t position);
+uint8_t *reserve_output(struct connection *connection, size_t size_bytes);
+void flush_output(struct connection *connection);
+bool is_response(const struct frame *frame, const char *text);
+_Noreturn void unexpected_frame(const struct frame *frame);
+
+/* publish.c, consume.c, latency.c: what a role does when its socket is ready */
+void period_build(struct period *period, const struct options *options);
+void publisher_share(struct run *run);
+void publisher_push(struct run *run, struct connection *connection);
+void publisher_receive(struct run *run, struct connection *connection);
+void consumer_begin(struct run *run, struct connection *connection);
+void consumer_receive(struct run *run, struct connection *connection);
+void timed_receive(struct run *run, struct connection *connection);
+void timed_tick(struct run *run, struct connection *connection);
+void idle_receive(struct run *run, struct connection *connection);
+
+/* run.c, report.c */
+void mark_progress(struct run *run, uint64_t done, uint64_t total);
+void watch_output(struct run *run, struct connection *connection, bool wanted);
+void finish_connection(struct run *run, struct connection *connection);
+void execute(struct run *run);
+void report(const struct run *run);
+
+#endif

@@ -1,0 +1,149 @@
+/* What can be asked of the generator, and the limits of each question. */
+#include "loadgen.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char USAGE[] =
+    "usage: loadgen MODE [--name value ...]\n"
+    "\n"
+    "modes\n"
+    "  pub       publish one message per command (PUB, or DPUB with --defer-ms), up to --window commands unanswered\n"
+    "  mpub      publish --batch messages per command (MPUB)\n"
+    "  prefill   the same as mpub; the name for filling topics before a measurement\n"
+    "  sub       receive --messages on each of --channels channels and settle each (FIN)\n"
+    "  both      mpub and sub at once\n"
+    "  latency   publish --rate messages a second, receive them, and time publish to receive\n"
+    "  idle      open connections, subscribe them when --rdy is given, and stay until the deadline\n"
+    "\n"
+    "options (default)\n"
+    "  --address HOST:PORT (127.0.0.1:4150)   --topic NAME (bench)     --channel NAME (bench)\n"
+    "  --messages N (100000)  per channel     --size BYTES (200)       --batch N (200)\n"
+    "  --connections N (1)                    --consumers N (1)        --channels N (1)\n"
+    "  --window N (4)                         --rdy N (2500)           --topics N (1)\n"
+    "  --subscribers N (0)  RDY 0 while publishing                     --rate N (2000)\n"
+    "  --defer-ms N (0)                       --message-timeout-ms N (server's)\n"
+    "  --lead-max N (0: none)                 --hold-first             --deadline SECONDS (60)\n"
+    "\n"
+    "One line of JSON goes to standard output. Exit status: 0 done, 1 wrong use, 2 error, 3 deadline.\n"
+    "\n"
+    "  loadgen mpub --connections 2 --batch 200 --size 200 --messages 5000000 --subscribers 1\n"
+    "  loadgen sub --rdy 2500 --messages 5000000\n";
+
+enum option_code {
+    OPTION_ADDRESS = 256, OPTION_TOPIC, OPTION_CHANNEL, OPTION_MESSAGES, OPTION_SIZE, OPTION_BATCH,
+    OPTION_CONNECTIONS, OPTION_CONSUMERS, OPTION_CHANNELS, OPTION_WINDOW, OPTION_RDY, OPTION_TOPICS,
+    OPTION_SUBSCRIBERS, OPTION_RATE, OPTION_DEFER, OPTION_TIMEOUT, OPTION_LEAD, OPTION_HOLD, OPTION_DEADLINE,
+    OPTION_HELP
+};
+
+static const struct option OPTIONS[] = {
+    {"address", required_argument, NULL, OPTION_ADDRESS},
+    {"topic", required_argument, NULL, OPTION_TOPIC},
+    {"channel", required_argument, NULL, OPTION_CHANNEL},
+    {"messages", required_argument, NULL, OPTION_MESSAGES},
+    {"size", required_argument, NULL, OPTION_SIZE},
+    {"batch", required_argument, NULL, OPTION_BATCH},
+    {"connections", required_argument, NULL, OPTION_CONNECTIONS},
+    {"consumers", required_argument, NULL, OPTION_CONSUMERS},
+    {"channels", required_argument, NULL, OPTION_CHANNELS},
+    {"window", required_argument, NULL, OPTION_WINDOW},
+    {"rdy", required_argument, NULL, OPTION_RDY},
+    {"topics", required_argument, NULL, OPTION_TOPICS},
+    {"subscribers", required_argument, NULL, OPTION_SUBSCRIBERS},
+    {"rate", required_argument, NULL, OPTION_RATE},
+    {"defer-ms", required_argument, NULL, OPTION_DEFER},
+    {"message-timeout-ms", required_argument, NULL, OPTION_TIMEOUT},
+    {"lead-max", required_argument, NULL, OPTION_LEAD},
+    {"hold-first", no_argument, NULL, OPTION_HOLD},
+    {"deadline", required_argument, NULL, OPTION_DEADLINE},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {NULL, 0, NULL, 0},
+};
+
+static _Noreturn void misuse(const char *problem, const char *value) {
+    fprintf(stderr, "loadgen: %s: %s\n\n%s", problem, value, USAGE);
+    exit(1);
+}
+
+static uint64_t number(const char *text, uint64_t least, uint64_t most) {
+    char *end;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (end == text || *end || text[0] == '-' || value < least || value > most) misuse("number out of range", text);
+    return value;
+}
+
+static enum mode parse_mode(const char *name) {
+    static const struct { const char *name; enum mode mode; } MODES[] = {
+        {"pub", MODE_PUB}, {"mpub", MODE_MPUB}, {"prefill", MODE_MPUB}, {"sub", MODE_SUB},
+        {"both", MODE_BOTH}, {"latency", MODE_LATENCY}, {"idle", MODE_IDLE},
+    };
+    for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
+        if (!strcmp(MODES[i].name, name)) return MODES[i].mode;
+    misuse("unknown mode", name);
+}
+
+static void parse_address(const char *text, struct options *options) {
+    const char *colon = strrchr(text, ':');
+    if (!colon || (size_t)(colon - text) >= sizeof options->host) misuse("address is not HOST:PORT", text);
+    memcpy(options->host, text, (size_t)(colon - text));
+    options->host[colon - text] = 0;
+    options->port = (uint16_t)number(colon + 1, 1, 65535);
+}
+
+static void set_option(int code, const char *value, struct options *options) {
+    switch (code) {
+    case OPTION_ADDRESS: parse_address(value, options); break;
+    case OPTION_TOPIC: options->topic = value; break;
+    case OPTION_CHANNEL: options->channel = value; break;
+    case OPTION_MESSAGES: options->messages = number(value, 1, 10000000000ULL); break;
+    case OPTION_SIZE: options->size_bytes = (uint32_t)number(value, 8, 1048576); break;
+    case OPTION_BATCH: options->batch = (uint32_t)number(value, 1, 20000); break;
+    case OPTION_CONNECTIONS: options->connections = (uint32_t)number(value, 1, 50000); break;
+    case OPTION_CONSUMERS: options->consumers = (uint32_t)number(value, 1, 1000); break;
+    case OPTION_CHANNELS: options->channels = (uint32_t)number(value, 1, CHANNEL_COUNT_MAX); break;
+    case OPTION_WINDOW: options->window = (uint32_t)number(value, 1, 100000); break;
+    case OPTION_RDY: options->rdy = (uint32_t)number(value, 0, 100000); break;
+    case OPTION_TOPICS: options->topics = (uint32_t)number(value, 1, 100000); break;
+    case OPTION_SUBSCRIBERS: options->subscribers = (uint32_t)number(value, 0, 1000); break;
+    case OPTION_RATE: options->rate = (uint32_t)number(value, 1, 1000000); break;
+    case OPTION_DEFER: options->defer_ms = (uint32_t)number(value, 0, 3600000); break;
+    case OPTION_TIMEOUT: options->message_timeout_ms = (uint32_t)number(value, 1000, 900000); break;
+    case OPTION_LEAD: options->lead_max = number(value, 0, 10000000000ULL); break;
+    case OPTION_HOLD: options->hold_first = true; break;
+    case OPTION_DEADLINE: options->deadline_s = strtod(value, NULL); break;
+    case OPTION_HELP: fputs(USAGE, stdout); exit(0);
+    default: misuse("unknown option", "see below");
+    }
+}
+
+static void check(const struct options *options) {
+    if (!(options->deadline_s > 0 && options->deadline_s <= 86400)) misuse("--deadline", "not within 0 to 86400");
+    bool batches = options->mode == MODE_MPUB || options->mode == MODE_BOTH;
+    if (batches && options->messages % options->batch) misuse("--messages", "not a multiple of --batch");
+    if (options->mode == MODE_MPUB && options->defer_ms) misuse("--defer-ms", "NSQ defers single messages only; use pub");
+    if (batches && 4 + (uint64_t)options->batch * (4 + options->size_bytes) > 5242880) misuse("--batch", "over the 5 MiB of a body");
+    if (options->topics > 1 && options->mode != MODE_PUB && options->mode != MODE_MPUB && options->mode != MODE_IDLE)
+        misuse("--topics", "only for pub, prefill and idle");
+}
+
+void parse_options(int argument_count, char **arguments, struct options *options) {
+    if (argument_count < 2) misuse("no mode", "name one");
+    if (!strcmp(arguments[1], "--help")) {
+        fputs(USAGE, stdout);
+        exit(0);
+    }
+    *options = (struct options){
+        .mode = parse_mode(arguments[1]), .mode_name = arguments[1], .host = "127.0.0.1", .port = 4150,
+        .topic = "bench", .channel = "bench", .messages = 100000, .size_bytes = 200, .batch = 200, .connections = 1,
+        .consumers = 1, .window = 4, .rdy = 2500, .channels = 1, .topics = 1, .rate = 2000, .deadline_s = 60,
+    };
+    if (options->mode == MODE_IDLE) options->rdy = 0;
+    int code;
+    while ((code = getopt_long(argument_count - 1, arguments + 1, "", OPTIONS, NULL)) != -1)
+        set_option(code, optarg, options);
+    if (optind < argument_count - 1) misuse("not an option", arguments[1 + optind]);
+    check(options);
+}

@@ -1,0 +1,119 @@
+"""Measure polymq beside nsqd 1.3.0 and write the table.
+
+    make bench                          everything (about 20 minutes)
+    make bench ARGS=--quick             a smoke run of every row, in a minute or two; its figures mean little
+    make bench ARGS="--only mpub,start"  some rows
+    make bench ARGS=--list              what the rows are
+
+Each row alternates the servers, each run on a fresh data folder, and takes medians. Results go to
+bench/results/<date>-<machine>.json and .md. docs/BENCHMARKS.md says how to read them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench.harness.generator import Generator, LoadError
+from bench.harness.machine import facts, warm_memory
+from bench.harness.report import Outcome, Table, print_row, save
+from bench.harness.rows import ROWS, Bench, Row
+from bench.harness.servers import MissingServerError, Setup, default_polymq
+
+ROOT = Path(__file__).resolve().parents[1]
+# What a run is expected to need for nsqd's 10 M messages of 200 bytes in memory, and for the page cache of ours.
+WARM_BYTES_MAX = 20 << 30
+EXPECTED_ERRORS = (LoadError, MissingServerError, OSError, ValueError, KeyError)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="rows by name, separated by commas")
+    parser.add_argument("--kinds", default="", help="servers by kind, separated by commas: nsqd, polymq, polymq-fsync, loop")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each server in rows with a ratio (default 5)")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: a fiftieth of the messages, one round")
+    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    parser.add_argument("--no-warm", action="store_true", help="do not touch memory first")
+    parser.add_argument(
+        "--scratch", type=Path, default=ROOT / "build" / "bench", help="folder for data and logs; on the disk to be measured"
+    )
+    parser.add_argument("--port", type=int, default=25200, help="first of three ports to use")
+    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="where the table goes")
+    parser.add_argument("--serve-options", default="", help="more options for `polymq serve`; for experiments, kept in the results")
+    return parser.parse_args()
+
+
+def choose_rows(only: str) -> list[Row]:
+    """Find the rows that were asked for, in the order of the table."""
+    names = [name for name in only.split(",") if name]
+    unknown = set(names) - {row.name for row in ROWS}
+    if unknown:
+        sys.exit(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(row.name for row in ROWS)}")
+    return [row for row in ROWS if not names or row.name in names]
+
+
+def run_row(row: Row, bench: Bench, kinds: list[str], rounds: int, progress: Progress) -> Outcome:
+    """Measure one row: the servers in turn, and in another order in every round."""
+    outcome = Outcome(row)
+    rounds = 1 if row.once else rounds
+    task = progress.add_task(row.name, total=rounds * len(kinds), what="")
+    for number in range(rounds):
+        shift = number % len(kinds)
+        for kind in kinds[shift:] + kinds[:shift]:
+            progress.update(task, what=f"{kind} {number + 1}/{rounds}")
+            if kind not in outcome.errors:
+                try:
+                    outcome.add(kind, row.measure(bench, kind))
+                except EXPECTED_ERRORS as error:
+                    outcome.errors[kind] = f"{type(error).__name__}: {error}"
+            progress.advance(task)
+    progress.update(task, what="done")
+    return outcome
+
+
+def main() -> int:
+    """Measure, print, save; 1 when a row could not be measured."""
+    arguments = parse_arguments()
+    console = Console()
+    if arguments.list:
+        for row in ROWS:
+            console.print(f"[bold]{row.name:16}[/] {row.title}")
+        return 0
+    rows = choose_rows(arguments.only)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    scratch = arguments.scratch.resolve()
+    scratch.mkdir(parents=True, exist_ok=True)
+    setup = Setup(scratch, arguments.port, ROOT / ".peers" / "bin" / "nsqd", default_polymq(), arguments.serve_options.split())
+    try:
+        bench = Bench(setup, Generator(scratch), arguments.quick)
+    except MissingServerError as error:
+        sys.exit(f"bench: {error}")
+    machine: dict[str, Any] = {**facts(scratch), "open_files": soft}
+    machine["memory_warmed"] = "no" if arguments.no_warm or arguments.quick else warm_memory(WARM_BYTES_MAX)
+    table = Table(datetime.now(UTC), machine, arguments.quick, arguments.rounds if not arguments.quick else 1)
+    columns = (
+        TextColumn("{task.description:16}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[what]}"),
+    )
+    wanted = [kind for kind in arguments.kinds.split(",") if kind]
+    with Progress(*columns, console=console) as progress:
+        for row in rows:
+            kinds = [kind for kind in row.kinds if not wanted or kind in wanted]
+            outcome = run_row(row, bench, kinds, table.rounds, progress)
+            table.outcomes.append(outcome)
+            print_row(progress.console, outcome)
+    paths = save(table, arguments.results)
+    console.print(f"written: {', '.join(str(path) for path in paths)}")
+    return 1 if any(outcome.errors for outcome in table.outcomes) else 0

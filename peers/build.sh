@@ -1,0 +1,63 @@
+#!/bin/sh
+# Bring the programs that polymq is tested and measured against: by name and version, from their package managers, into .peers/.
+#
+#   peers/build.sh             everything
+#   peers/build.sh nsq         one part: nsq, go-nsq, nsqjs (the Python clients come with the extra `interop`)
+#
+# Doing it again is cheap: a part whose files have not changed since is left alone. Needs go >= 1.20 and npm.
+set -eu
+cd "$(dirname "$0")/.."
+target="$PWD/.peers"
+
+say() { printf 'peers: %s\n' "$*"; }
+die() { printf 'peers: %s\n' "$*" >&2; exit 1; }
+
+need() {
+    command -v "$1" >/dev/null 2>&1 && return
+    die "'$1' is missing, and $3 cannot be built. Install it, for example: $2"
+}
+
+# A part is stamped with the checksum of everything that it is built from.
+fingerprint() { find "peers/$1" -type f ! -path '*/node_modules/*' | LC_ALL=C sort | xargs cat | cksum; }
+current() { [ -f "$target/stamps/$1" ] && [ "$(cat "$target/stamps/$1")" = "$(fingerprint "$1")" ]; }
+stamp() { fingerprint "$1" >"$target/stamps/$1"; }
+
+# The toolchain that is here, and exactly the versions in go.sum.
+go_build() { (cd "peers/$1" && shift && GOTOOLCHAIN=local GOFLAGS='-mod=readonly -buildvcs=false' go build -o "$target/bin/" "$@"); }
+
+build_nsq() {
+    need go 'apt-get install golang-go' 'nsqd'
+    say 'nsq 1.3.0: nsqd, nsqlookupd, bench_reader, bench_writer (go, about a minute the first time)'
+    nsq=github.com/nsqio/nsq
+    go_build nsq $nsq/apps/nsqd $nsq/apps/nsqlookupd $nsq/bench/bench_reader $nsq/bench/bench_writer
+}
+
+build_go_nsq() {
+    need go 'apt-get install golang-go' 'the go-nsq client'
+    say 'go-nsq 1.1.0: our client program over it (go)'
+    go_build go-nsq .
+}
+
+build_nsqjs() {
+    need npm 'apt-get install npm' 'the nsqjs client'
+    say 'nsqjs 0.13.0 (npm)'
+    rm -rf "$target/nsqjs"
+    mkdir -p "$target/nsqjs"
+    cp peers/nsqjs/package.json peers/nsqjs/package-lock.json peers/nsqjs/.npmrc peers/nsqjs/client.js "$target/nsqjs/"
+    # Optional parts are the native compression modules: plain connections do not load them.
+    (cd "$target/nsqjs" && npm ci --omit=optional --ignore-scripts --loglevel=error >/dev/null)
+}
+
+mkdir -p "$target/bin" "$target/stamps"
+# The folder hides itself from git.
+echo '*' >"$target/.gitignore"
+for part in ${*:-nsq go-nsq nsqjs}; do
+    case $part in nsq | go-nsq | nsqjs) ;; *) die "no such part: $part (nsq, go-nsq, nsqjs)" ;; esac
+    if current "$part"; then
+        say "$part is up to date"
+        continue
+    fi
+    "build_$(echo "$part" | tr - _)"
+    stamp "$part"
+done
+say "ready in $target"

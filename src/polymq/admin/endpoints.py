@@ -1,0 +1,26 @@
+"""The table of the product's own endpoints, for the server to mount: method, path, function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from polymq.admin.health import show_health, show_statistics
+from polymq.admin.records import read_records
+from polymq.admin.topics import list_topics, show_offset, show_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from polymq.admin.door import Door
+    from polymq.wire.exchange import Request, Response, Retry
+
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS: Final[tuple[tuple[str, str, Callable[[Request, Door], Response | Retry]], ...]] = (
+    ("GET", "/healthz", show_health),
+    ("GET", "/v1/stats", show_statistics),
+    ("GET", "/v1/topics", list_topics),
+    ("GET", "/v1/topics/{name}", show_topic),
+    ("GET", "/v1/topics/{name}/{partition}/offset", show_offset),
+    ("GET", "/v1/topics/{name}/{partition}/records", read_records),
+)

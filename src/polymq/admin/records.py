@@ -1,0 +1,111 @@
+"""Records over HTTP: whole batches as they lie in the log, a chunk at a time, so that no turn is held.
+
+The broker decodes nothing but batch headers here; whoever reads drops the records of the first batch that lie below
+`offset`, and of the last that lie at or above `end`. Data that has to come from the disk is asked for again until it
+is there. A body that cannot be completed (the topic was deleted, the records were dropped by retention meanwhile) is
+cut off, which the reader sees from the missing last chunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from polymq import limits
+from polymq.admin.door import endpoint, number, problem
+from polymq.admin.topics import log_of
+from polymq.errors import Refusal, RefusalCode
+from polymq.wire.exchange import Response, Retry
+from polymq.wire.records import HEADER_SIZE_BYTES, parse_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from polymq.admin.door import Door
+    from polymq.core.ports import Log
+    from polymq.wire.exchange import Request
+
+__all__ = ["read_records"]
+
+_BATCHES: Final = ("Content-Type", "application/vnd.polymq.batches")
+_NS_PER_MS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One request for records: from `offset`, before `end`, until `size_bytes` have been sent."""
+
+    open_log: Callable[[], Log]
+    offset: int
+    end: int
+    size_bytes: int
+    give_up_ns: int
+
+
+@endpoint
+def read_records(request: Request, door: Door) -> Response | Retry:
+    """GET /v1/topics/{name}/{partition}/records?offset=&end=&max_bytes=&wait_ms=."""
+    wait_ns = number(request, "wait_ms", 0) * _NS_PER_MS
+    reading = Reading(
+        open_log=lambda: log_of(request, door),
+        offset=number(request, "offset"),
+        end=number(request, "end", limits.OFFSET_MAX),
+        size_bytes=min(number(request, "max_bytes", limits.HTTP_RECORDS_SIZE_BYTES), limits.HTTP_RECORDS_SIZE_BYTES_MAX),
+        give_up_ns=door.clock.monotonic_ns() + min(wait_ns, limits.HTTP_WAIT_NS_MAX),
+    )
+    return _answer(reading, door)
+
+
+def _answer(reading: Reading, door: Door) -> Response | Retry:
+    log = reading.open_log()
+    start, readable = log.start, log.readable
+    if not start <= reading.offset <= readable:
+        text = f"offset {reading.offset} is not within {start} … {readable}"
+        return problem(416, RefusalCode.OFFSET_OUT_OF_RANGE.name, text, start=start, readable=readable)
+    now_ns = door.clock.monotonic_ns()
+    at_end = reading.offset == readable and reading.offset < reading.end
+    if at_end and not log.failed and now_ns < reading.give_up_ns:
+        due_ns = min(now_ns + limits.HTTP_POLL_INTERVAL_NS, reading.give_up_ns)
+        return Retry(due_ns, lambda: _answer(reading, door))
+    headers = (
+        _BATCHES,
+        ("Polymq-Epoch", str(log.epoch)),
+        ("Polymq-Start", str(start)),
+        ("Polymq-Readable", str(readable)),
+    )
+    return Response(headers=headers, body=_chunks(reading, log, min(reading.end, readable)))
+
+
+def _chunks(reading: Reading, log: Log, end: int) -> Iterator[bytes]:
+    """Yield whole batches until one holds the last offset before `end`, or enough has been sent; b"" to wait."""
+    offset, left_bytes = reading.offset, reading.size_bytes
+    is_first = True
+    while offset < end and (left_bytes > 0 or is_first):
+        if reading.open_log() is not log:
+            raise Refusal(RefusalCode.TOPIC_NOT_FOUND, "the topic was deleted while it was being read")
+        if offset < log.start:
+            raise Refusal(RefusalCode.OFFSET_OUT_OF_RANGE, f"offset {offset} was dropped while it was being read")
+        view = log.batches(offset, max(1, min(left_bytes, limits.HTTP_CHUNK_SIZE_BYTES_MAX)))
+        if view is None:
+            yield b""
+            continue
+        size_bytes, next_offset = _measured(view, end)
+        if size_bytes == 0 or (size_bytes > left_bytes and not is_first):
+            return
+        offset = next_offset
+        left_bytes -= size_bytes
+        is_first = False
+        yield bytes(view[:size_bytes])
+
+
+def _measured(view: memoryview, end: int) -> tuple[int, int]:
+    """Give the size of the whole batches in `view` that begin before `end`, and the offset behind them."""
+    at = next_offset = 0
+    while len(view) - at >= HEADER_SIZE_BYTES:
+        header = parse_header(view, at)
+        if header.base_offset >= end:
+            break
+        at += header.size
+        next_offset = header.base_offset + header.count
+    assert at <= len(view)
+    return at, next_offset

@@ -1,0 +1,8 @@
+"""`python -m polymq.cli` is `polymq`, also where the package is not installed."""
+
+from __future__ import annotations
+
+from polymq.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The HTTP gateway: one connection's requests, answered in order by the endpoints of a table."""

@@ -1,0 +1,259 @@
+"""One HTTP connection: requests in, effects out, in order, whatever the endpoints do.
+
+An endpoint answers at once, or with a body that is produced while it is being sent, or not yet (`Retry`). In the
+latter two cases the connection is not read until the answer is complete: that is what keeps pipelined answers in order
+and is the back-pressure too. An answer that waits for a commit does not stop input: the outbox keeps its order.
+This file knows no endpoint and no protocol but HTTP. Read next: `protocols/http/decode.py`, `protocols/http/router.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from polymq import limits
+from polymq.errors import PolyMQError
+from polymq.gateways.contract import BaseGateway
+from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTimer, TimerName, WantWritable
+from polymq.protocols.http import encode
+from polymq.protocols.http.decode import Continue, RequestDecoder, Violation
+from polymq.wire.exchange import BodyState, Request, Response, Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from polymq.core.ports import Clock
+    from polymq.gateways.effects import Effect
+    from polymq.protocols.http.decode import Event
+    from polymq.protocols.http.router import Router
+
+__all__ = ["HttpGateway"]
+
+Context = TypeVar("Context")
+
+_NOTHING: Final = memoryview(b"")
+
+
+class _Stream:
+    """An answer on its way whose body is produced while it is being sent."""
+
+    __slots__ = ("chunks", "framing")
+
+    def __init__(self, chunks: Iterator[bytes], framing: encode.Framing) -> None:
+        self.chunks = chunks
+        self.framing = framing
+
+
+class HttpGateway(BaseGateway, Generic[Context]):
+    """One connection. Each request goes to the endpoint that `router` has for it, with `context`."""
+
+    def __init__(self, router: Router[Context], context: Context, clock: Clock) -> None:
+        self.need = 1
+        self._router = router
+        self._context = context
+        self._clock = clock
+        self._decoder = RequestDecoder(router.body_rule)
+        self._request: Request | None = None  # the one that is being answered bit by bit
+        self._retry: Retry | None = None
+        self._stream: _Stream | None = None
+        self._partial_since_ns: int | None = None
+        self._active_ns = clock.monotonic_ns()
+
+    def opened(self, effects: list[Effect]) -> None:
+        """Start watching for connections that do nothing."""
+        self._active_ns = self._clock.monotonic_ns()
+        self._watch(effects)
+
+    def feed(self, view: memoryview, effects: list[Effect]) -> int:
+        """Answer every whole request, until one takes longer."""
+        decoder = self._decoder
+        at = 0
+        while self._request is None and not decoder.ended:
+            event, at = decoder.next(view, at)
+            if event is None:
+                break
+            self._handle(event, effects)
+        self.need = decoder.need
+        self._active_ns = self._clock.monotonic_ns()
+        if not (decoder.in_request or at < len(view)):
+            self._partial_since_ns = None
+        elif self._partial_since_ns is None:
+            self._partial_since_ns = self._active_ns
+        return at
+
+    def timer(self, name: TimerName, effects: list[Effect]) -> None:
+        """Look again for an answer, or for a peer that has been silent too long."""
+        if name is TimerName.RETRY:
+            self._go_on(effects)
+        elif name is TimerName.READ_DEADLINE and not self._decoder.ended:
+            self._check_silence(effects)
+
+    def writable(self, effects: list[Effect]) -> None:
+        """Send the next chunk."""
+        self._go_on(effects)
+
+    def eof(self, effects: list[Effect]) -> None:
+        """Answer what was cut off, as Go's server does."""
+        if self._request is None and not self._decoder.ended:
+            event = self._decoder.cut()
+            if event is not None:
+                self._handle(event, effects)
+
+    def ended(self) -> None:
+        """Drop an answer that nobody will get."""
+        self._finish_stream()
+        self._retry = None
+        self._request = None
+        self._decoder.end()
+
+    def _handle(self, event: Event, effects: list[Effect]) -> None:
+        if isinstance(event, Continue):
+            effects.append(Send(encode.CONTINUE))
+        elif isinstance(event, Violation):
+            effects += (Send(encode.encode_violation(event)), Close(event.line))
+        elif event.body_state is BodyState.EXPECTATION:
+            self._respond(event, Response(status=417, headers=(("Connection", "close"),), close=True), effects)
+        else:
+            self._proceed(event, self._router.answer(event, self._context), effects)
+
+    def _proceed(self, request: Request, answer: Response | Retry, effects: list[Effect]) -> None:
+        if isinstance(answer, Response):
+            self._respond(request, answer, effects)
+            return
+        self._hold(request, effects)
+        self._retry = answer
+        effects.append(SetTimer(TimerName.RETRY, answer.due_ns))
+
+    def _respond(self, request: Request, response: Response, effects: list[Effect]) -> None:
+        if not isinstance(response.body, bytes):
+            self._start_stream(request, response, response.body, effects)
+            return
+        data, keep_alive = encode.encode(request, response, response.body, wall_ns=self._clock.wall_ns())
+        if response.ticket is None:
+            effects.append(Send(data))
+        else:
+            effects.append(SendAfter(response.ticket, data, self._failure(request, response)))
+        self._conclude(effects, keep_alive=keep_alive)
+
+    def _failure(self, request: Request, response: Response) -> Callable[[str], bytes]:
+        """Make what is sent instead if the commit fails; it may not hold on to the request's body."""
+        assert response.failure is not None
+        bare, make = replace(request, body_view=_NOTHING), response.failure
+
+        def failed(reason: str) -> bytes:
+            answer = replace(make(reason), close=True)
+            assert isinstance(answer.body, bytes)
+            return encode.encode(bare, answer, answer.body, wall_ns=self._clock.wall_ns())[0]
+
+        return failed
+
+    def _start_stream(self, request: Request, response: Response, chunks: Iterator[bytes], effects: list[Effect]) -> None:
+        """Send a body that turns out to be small like any other; of a larger one the head and what there is of it."""
+        try:
+            begun, ended = _gathered(chunks)
+        except PolyMQError as error:
+            self._decoder.end()
+            effects.append(Close(f"an answer could not be begun: {error}"))
+            return
+        if ended:
+            self._respond(request, replace(response, body=begun), effects)
+            return
+        how = encode.framing(request, response, None)
+        effects.append(Send(encode.head(request, response, how, wall_ns=self._clock.wall_ns())))
+        self._hold(request, effects)
+        self._stream = _Stream(chunks, how)
+        self._send_chunk(begun, self._stream, effects)
+
+    def _hold(self, request: Request, effects: list[Effect]) -> None:
+        """Stop reading until this request has been answered."""
+        if self._request is None:
+            self._request = replace(request, body_view=_NOTHING)
+            effects.append(Pause())
+
+    def _go_on(self, effects: list[Effect]) -> None:
+        request = self._request
+        if request is None:
+            return
+        if self._stream is not None:
+            self._go_on_streaming(self._stream, effects)
+        elif self._retry is not None:
+            retry, self._retry = self._retry, None
+            self._proceed(request, retry.again(), effects)
+
+    def _go_on_streaming(self, stream: _Stream, effects: list[Effect]) -> None:
+        if not stream.framing.has_body:
+            self._complete(stream, effects)
+            return
+        try:
+            data = next(stream.chunks, None)
+        except PolyMQError as error:
+            # The peer sees a body without its end.
+            self._finish_stream()
+            self._decoder.end()
+            effects.append(Close(f"an answer had to be cut off: {error}"))
+            return
+        if data is None:
+            self._complete(stream, effects)
+        else:
+            self._send_chunk(data, stream, effects)
+
+    def _send_chunk(self, data: bytes, stream: _Stream, effects: list[Effect]) -> None:
+        if not stream.framing.has_body:
+            effects.append(WantWritable())
+        elif data:
+            effects += (Send(encode.chunk(data) if stream.framing.chunked else data), WantWritable())
+        else:
+            due_ns = self._clock.monotonic_ns() + limits.HTTP_POLL_INTERVAL_NS
+            effects.append(SetTimer(TimerName.RETRY, due_ns))
+
+    def _complete(self, stream: _Stream, effects: list[Effect]) -> None:
+        if stream.framing.chunked and stream.framing.has_body:
+            effects.append(Send(encode.LAST_CHUNK))
+        self._finish_stream()
+        self._conclude(effects, keep_alive=stream.framing.keep_alive)
+
+    def _finish_stream(self) -> None:
+        if self._stream is not None:
+            close = getattr(self._stream.chunks, "close", None)
+            if close is not None:
+                close()
+            self._stream = None
+
+    def _conclude(self, effects: list[Effect], *, keep_alive: bool) -> None:
+        """Go on with the next request, or end: an answer is complete."""
+        held, self._request = self._request, None
+        if not keep_alive:
+            self._decoder.end()
+            effects.append(Close("answered"))
+        elif held is not None:
+            self._active_ns = self._clock.monotonic_ns()
+            effects.append(Resume())
+
+    def _watch(self, effects: list[Effect]) -> None:
+        effects.append(SetTimer(TimerName.READ_DEADLINE, self._clock.monotonic_ns() + limits.HTTP_REQUEST_NS_MAX))
+
+    def _check_silence(self, effects: list[Effect]) -> None:
+        now_ns = self._clock.monotonic_ns()
+        since_ns = self._partial_since_ns
+        if self._request is not None:
+            self._active_ns = now_ns  # the peer waits for us; a peer that does not take its answer is not our concern
+        elif since_ns is not None and now_ns - since_ns >= limits.HTTP_REQUEST_NS_MAX:
+            effects.append(Close("the request did not become complete in time"))
+            return
+        elif now_ns - self._active_ns >= limits.HTTP_IDLE_NS_MAX:
+            effects.append(Close("no request for a long time"))
+            return
+        self._watch(effects)
+
+
+def _gathered(chunks: Iterator[bytes]) -> tuple[bytes, bool]:
+    """Take as much as is sent with a length; give it and whether that was all."""
+    gathered = b""
+    while len(gathered) <= encode.SIZED_BODY_BYTES_MAX:
+        data = next(chunks, None)
+        if data is None:
+            return gathered, True
+        gathered += data
+        if not data:
+            break
+    return gathered, False

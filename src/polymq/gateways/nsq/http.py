@@ -1,0 +1,79 @@
+"""nsqd's HTTP interface: the table of endpoints, and the two that say how the node is.
+
+The answers are nsqd 1.3.0's, byte for byte where clients look; Go's own debug pages are not there. The endpoints are
+plain functions from a request and a context to an answer. Read next: `http_publishing.py`, `http_topics.py`,
+`stats.py`, `http_config.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from polymq.gateways.nsq import http_answers, http_topics
+from polymq.gateways.nsq.http_answers import refuse
+from polymq.gateways.nsq.http_config import change_option, show_option
+from polymq.gateways.nsq.http_publishing import publish, publish_many
+from polymq.gateways.nsq.stats import show_statistics
+from polymq.protocols.http.decode import BodyRule
+from polymq.protocols.http.router import Route, Router
+from polymq.wire.exchange import Response
+
+if TYPE_CHECKING:
+    from polymq.gateways.nsq.http_context import NsqHttp
+    from polymq.protocols.nsq.settings import NsqSettings
+    from polymq.wire.exchange import Request
+
+__all__ = ["nsq_router"]
+
+_NS_PER_MS: Final = 1_000_000
+
+
+def ping(_request: Request, context: NsqHttp) -> Response:
+    """GET /ping: the one answer without `X-NSQ-Content-Type`."""
+    health = context.health_text()
+    return Response(200 if health == "OK" else 500, body=health.encode("utf-8"))
+
+
+def info(_request: Request, context: NsqHttp) -> Response:
+    """GET /info: what tools need to know of a node."""
+    node, settings = context.node, context.settings
+    return http_answers.json(
+        {
+            "version": settings.version,
+            "broadcast_address": node.broadcast_address,
+            "hostname": node.host_name,
+            "http_port": node.http_port,
+            "tcp_port": node.tcp_port,
+            "start_time": node.started_at_ns // 1_000_000_000,
+            "max_heartbeat_interval": settings.heartbeat_interval_ms_max * _NS_PER_MS,
+            "max_output_buffer_size": settings.output_buffer_size_bytes_max,
+            "max_output_buffer_timeout": settings.output_buffer_timeout_ms_max * _NS_PER_MS,
+            "max_deflate_level": settings.deflate_level_max,
+        }
+    )
+
+
+def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
+    """Make the table. The limits on bodies are the settings'."""
+    message = BodyRule(settings.message_size_bytes_max, reads=True)
+    body = BodyRule(settings.body_size_bytes_max, reads=True)
+    routes = [
+        Route("GET", "/ping", ping),
+        Route("GET", "/info", info),
+        Route("GET", "/stats", show_statistics, body),
+        Route("POST", "/pub", publish, message),
+        Route("POST", "/mpub", publish_many, body),
+        Route("POST", "/topic/create", http_topics.create_topic),
+        Route("POST", "/topic/delete", http_topics.delete_topic, body),
+        Route("POST", "/topic/empty", http_topics.empty_topic, body),
+        Route("POST", "/topic/pause", http_topics.pause_topic, body),
+        Route("POST", "/topic/unpause", http_topics.unpause_topic, body),
+        Route("POST", "/channel/create", http_topics.create_channel, body),
+        Route("POST", "/channel/delete", http_topics.delete_channel, body),
+        Route("POST", "/channel/empty", http_topics.empty_channel, body),
+        Route("POST", "/channel/pause", http_topics.pause_channel, body),
+        Route("POST", "/channel/unpause", http_topics.unpause_channel, body),
+        Route("GET", "/config/{opt}", show_option),
+        Route("PUT", "/config/{opt}", change_option, message),
+    ]
+    return Router(routes, refuse=refuse)

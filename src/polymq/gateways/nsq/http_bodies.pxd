@@ -1,0 +1,1 @@
+from polymq.wire.inline cimport load_u32_be

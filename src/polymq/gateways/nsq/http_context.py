@@ -1,0 +1,69 @@
+"""What nsqd's HTTP endpoints know: the session, the node's facts, and the few options that can be changed."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from polymq.gateways.nsq.stats_memory import memory_of_this_process
+from polymq.protocols.nsq.settings import NsqSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from polymq.core.ports import Clock
+    from polymq.core.session import Session
+    from polymq.gateways.nsq.stats_memory import MemoryFigures
+
+__all__ = ["NsqHttp", "NsqNode", "default_node_id"]
+
+
+@dataclass(frozen=True, slots=True)
+class NsqNode:
+    """What this node says of itself. A port of -1 is a unix socket's; addresses are as they were configured.
+
+    `runtime` stands where nsqd names its Go version;
+    `node_id` None is nsqd's default, made of the host's name.
+    """
+
+    broadcast_address: str
+    host_name: str
+    tcp_port: int
+    http_port: int
+    started_at_ns: int
+    tcp_address: str = ""
+    http_address: str = ""
+    https_address: str = ""
+    data_path: str = ""
+    node_id: int | None = None
+    runtime: str = "polymq"
+
+
+def default_node_id(host_name: str) -> int:
+    """Make a node's id of its name, in 10 bits.
+
+    Source: nsqd/options.go, NewOptions, NSQ 1.3.0.
+    """
+    digest = hashlib.md5(host_name.encode("utf-8"), usedforsecurity=False).digest()
+    return zlib.crc32(digest) % 1024
+
+
+@dataclass(slots=True)
+class NsqHttp:
+    """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal."""
+
+    session: Session
+    clock: Clock
+    node: NsqNode
+    settings: NsqSettings = field(default_factory=NsqSettings)
+    memory: Callable[[], MemoryFigures] = memory_of_this_process
+    change_log_level: Callable[[str], None] = lambda _: None
+    log_level: str = "info"
+    lookupd_addresses: list[str] | None = field(default_factory=list)
+
+    def health_text(self) -> str:
+        """Say how the node is, as nsqd does."""
+        problems = self.session.health()
+        return f"NOK - {'; '.join(problems)}" if problems else "OK"

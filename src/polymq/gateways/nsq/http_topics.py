@@ -1,0 +1,124 @@
+"""`/topic/…` and `/channel/…`: making, removing, emptying and pausing, with nsqd's checks in nsqd's order.
+
+The checks differ from endpoint to endpoint in nsqd, and clients see that: an invalid topic name is INVALID_TOPIC,
+INVALID_ARG_TOPIC or TOPIC_NOT_FOUND, depending on who is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polymq.gateways.nsq.http_answers import DONE, ApiError, arguments, endpoint
+from polymq.gateways.nsq.http_publishing import topic_of
+from polymq.protocols.nsq.names import is_ephemeral, is_valid_name
+
+if TYPE_CHECKING:
+    from polymq.gateways.nsq.http_context import NsqHttp
+    from polymq.wire.exchange import Request, Response
+
+__all__ = [
+    "create_channel",
+    "create_topic",
+    "delete_channel",
+    "delete_topic",
+    "empty_channel",
+    "empty_topic",
+    "pause_channel",
+    "pause_topic",
+    "unpause_channel",
+    "unpause_topic",
+]
+
+
+@endpoint
+def create_topic(request: Request, context: NsqHttp) -> Response:
+    """POST /topic/create?topic=."""
+    topic_of(request, context)
+    return DONE
+
+
+@endpoint
+def delete_topic(request: Request, context: NsqHttp) -> Response:
+    """POST /topic/delete?topic=."""
+    context.session.delete_topic(_topic(request))
+    return DONE
+
+
+@endpoint
+def empty_topic(request: Request, context: NsqHttp) -> Response:
+    """POST /topic/empty?topic=."""
+    topic = _topic(request)
+    if not is_valid_name(topic.encode("utf-8")):
+        raise ApiError(400, "INVALID_TOPIC")
+    context.session.empty_topic(topic)
+    return DONE
+
+
+@endpoint
+def pause_topic(request: Request, context: NsqHttp) -> Response:
+    """POST /topic/pause?topic=."""
+    context.session.pause_topic(_topic(request), paused=True)
+    return DONE
+
+
+@endpoint
+def unpause_topic(request: Request, context: NsqHttp) -> Response:
+    """POST /topic/unpause?topic=."""
+    context.session.pause_topic(_topic(request), paused=False)
+    return DONE
+
+
+@endpoint
+def create_channel(request: Request, context: NsqHttp) -> Response:
+    """POST /channel/create?topic=&channel=: of a topic that exists."""
+    topic, channel = _topic_and_channel(request)
+    context.session.create_group(topic, channel, ephemeral=is_ephemeral(channel.encode("utf-8")))
+    return DONE
+
+
+@endpoint
+def delete_channel(request: Request, context: NsqHttp) -> Response:
+    """POST /channel/delete?topic=&channel=."""
+    context.session.delete_group(*_topic_and_channel(request))
+    return DONE
+
+
+@endpoint
+def empty_channel(request: Request, context: NsqHttp) -> Response:
+    """POST /channel/empty?topic=&channel=."""
+    context.session.empty_group(*_topic_and_channel(request))
+    return DONE
+
+
+@endpoint
+def pause_channel(request: Request, context: NsqHttp) -> Response:
+    """POST /channel/pause?topic=&channel=."""
+    context.session.pause_group(*_topic_and_channel(request), paused=True)
+    return DONE
+
+
+@endpoint
+def unpause_channel(request: Request, context: NsqHttp) -> Response:
+    """POST /channel/unpause?topic=&channel=."""
+    context.session.pause_group(*_topic_and_channel(request), paused=False)
+    return DONE
+
+
+def _topic(request: Request) -> str:
+    topic = arguments(request).get("topic")
+    if topic is None:
+        raise ApiError(400, "MISSING_ARG_TOPIC")
+    return topic
+
+
+def _topic_and_channel(request: Request) -> tuple[str, str]:
+    given = arguments(request)
+    names = []
+    for parameter in ("topic", "channel"):
+        name = given.get(parameter)
+        if name is None:
+            raise ApiError(400, f"MISSING_ARG_{parameter.upper()}")
+        if not is_valid_name(name.encode("utf-8")):
+            raise ApiError(400, f"INVALID_ARG_{parameter.upper()}")
+        names.append(name)
+    return names[0], names[1]

@@ -1,0 +1,138 @@
+"""What listens where: one function per protocol, from settings to listeners with the factories of their gateways."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from polymq.admin.door import Door, refuse
+from polymq.admin.endpoints import ENDPOINTS
+from polymq.config_values import TcpAddress, format_address
+from polymq.core.access import ANONYMOUS
+from polymq.errors import ConfigError
+from polymq.gateways.http.gateway import HttpGateway
+from polymq.gateways.nsq.http import nsq_router
+from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
+from polymq.gateways.nsq.tcp import NsqGateway
+from polymq.protocols.http.router import Route, Router
+from polymq.protocols.nsq.settings import NsqSettings
+from polymq.server.network import SocketListener
+
+if TYPE_CHECKING:
+    from polymq import config_sections
+    from polymq.config_values import Address
+    from polymq.gateways.contract import Gateway, GatewayFactory, Peer
+    from polymq.server.node import Node
+
+__all__ = ["Mount", "mount_all", "nsq_settings"]
+
+_NS_PER_MS: Final = 1_000_000
+# nsqd's names for levels that Python calls otherwise.
+_LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Something that listens. `what` is for people."""
+
+    what: str
+    listener: SocketListener
+    factory: GatewayFactory
+
+
+def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
+    """Turn the section of the configuration into what the protocol knows."""
+    return NsqSettings(
+        message_size_bytes_max=settings.max_msg_size_bytes,
+        body_size_bytes_max=settings.max_body_size_bytes,
+        ready_count_max=settings.max_rdy_count,
+        requeue_delay_ms_max=settings.max_req_timeout_ns // _NS_PER_MS,
+        heartbeat_interval_ms_max=settings.max_heartbeat_interval_ns // _NS_PER_MS,
+        message_timeout_ms=settings.msg_timeout_ns // _NS_PER_MS,
+        message_timeout_ms_max=settings.max_msg_timeout_ns // _NS_PER_MS,
+        output_buffer_size_bytes_max=settings.max_output_buffer_size_bytes,
+        output_buffer_timeout_ms=settings.output_buffer_timeout_ns // _NS_PER_MS,
+        output_buffer_timeout_ms_min=settings.min_output_buffer_timeout_ns // _NS_PER_MS,
+        output_buffer_timeout_ms_max=settings.max_output_buffer_timeout_ns // _NS_PER_MS,
+    )
+
+
+def mount_all(node: Node, *, backlog: int) -> list[Mount]:
+    """Open everything that the settings ask for. Raises ConfigError, and leaves nothing open then."""
+    mounts: list[Mount] = []
+    try:
+        mount_nsq(node, backlog, mounts)
+        mount_door(node, backlog, mounts)
+    except ConfigError:
+        for mount in mounts:
+            mount.listener.close()
+        raise
+    return mounts
+
+
+def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
+    """Open the product's own HTTP door: the log, statistics, health."""
+    address = node.settings.server.http
+    if address is None:
+        return
+    router = Router([Route(method, path, function) for method, path, function in ENDPOINTS], refuse=refuse)
+    door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
+    listener = _listen("server.http", address, backlog)
+    mounts.append(Mount("HTTP", listener, lambda _peer: HttpGateway(router, door, node.clock)))
+
+
+def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
+    """Open what the NSQ section asks for."""
+    section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
+    tcp = http = None
+    if section.tcp is not None:
+        tcp = _listen("nsq.tcp", section.tcp, backlog)
+
+        def nsq(peer: Peer) -> Gateway:
+            return NsqGateway(node.broker.session(ANONYMOUS), peer, settings, node.clock.monotonic_ns)
+
+        mounts.append(Mount("NSQ", tcp, nsq))
+    if section.http is not None:
+        http = _listen("nsq.http", section.http, backlog)
+        host_name = socket.gethostname()
+        context = NsqHttp(
+            session=node.broker.session(ANONYMOUS),
+            clock=node.clock,
+            node=NsqNode(
+                broadcast_address=node.settings.server.advertise or host_name,
+                host_name=host_name,
+                tcp_port=_port(tcp),
+                http_port=_port(http),
+                started_at_ns=node.started_at_ns,
+                tcp_address=format_address(section.tcp),
+                http_address=format_address(section.http),
+                https_address=format_address(section.https),
+                data_path=str(node.settings.server.data),
+                runtime=f"python{platform.python_version()}",
+            ),
+            settings=settings,
+            change_log_level=_change_log_level,
+            log_level=node.settings.server.log_level,
+        )
+        router = nsq_router(settings)
+        mounts.append(Mount("NSQ's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
+
+
+def _change_log_level(level: str) -> None:
+    logging.getLogger("polymq").setLevel(_LEVELS.get(level, level.upper()))
+
+
+def _listen(name: str, address: Address, backlog: int) -> SocketListener:
+    try:
+        return SocketListener(address, backlog=backlog)
+    except OSError as error:
+        raise ConfigError([f"{name}: cannot listen on {format_address(address)}: {error.strerror or error}"]) from error
+
+
+def _port(listener: SocketListener | None) -> int:
+    """Give the port that was opened; -1 is none."""
+    address = listener.bound if listener is not None else None
+    return address.port if isinstance(address, TcpAddress) else -1

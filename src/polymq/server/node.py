@@ -1,0 +1,110 @@
+"""One broker, put together: data folder, core, pump, and nothing that listens yet.
+
+What a setting means for which part is said here, once. Read next: `mounts.py` (what listens), `serve.py` (the run).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from polymq.core.broker import Broker
+from polymq.core.settings import CoreSettings
+from polymq.server.pump import Pump
+from polymq.server.shell import Poller, WakeUp
+from polymq.store.files import RealFiles
+from polymq.store.settings import StoreSettings
+from polymq.store.store import Store
+from polymq.store.workers import ThreadWorker
+
+if TYPE_CHECKING:
+    from polymq.config_sections import Settings
+
+__all__ = ["Node", "SystemClock", "core_settings", "store_settings"]
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+log = logging.getLogger(__name__)
+
+
+class SystemClock:
+    """The clock port over the machine's clocks."""
+
+    __slots__ = ("monotonic_ns", "wall_ns")
+
+    def __init__(self) -> None:
+        self.monotonic_ns = time.monotonic_ns
+        self.wall_ns = time.time_ns
+
+
+def store_settings(settings: Settings, *, disk_bytes: int) -> StoreSettings:
+    """Say what the store has to know. A sync is begun at half the promised interval: it has the other half to end."""
+    return StoreSettings(
+        sync_interval_ns=settings.store.sync_interval_ns // 2,
+        free_bytes_min=settings.store.free_space.of(disk_bytes),
+    )
+
+
+def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
+    """Say what the core has to know."""
+    return CoreSettings(
+        sync=settings.store.durability == "fsync",
+        retention_age_ns=settings.store.retention_age_ns,
+        retention_disk_share=settings.store.retention_size.of(disk_bytes) / disk_bytes,
+        group_consumers_max=settings.nsq.max_channel_consumers,
+    )
+
+
+class Node:
+    """The parts of a running broker. Raises StoreError, OSError when the data folder cannot be used."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.started_at_ns = self.clock.wall_ns()
+        self.wake_up = WakeUp()
+        self.poller = Poller()
+        self._worker = ThreadWorker(self.wake_up)
+        files = RealFiles(settings.server.data)
+        disk_bytes = files.total_bytes()
+        self.store = Store.open(
+            files,
+            self._worker,
+            clock=self.clock,
+            boot_id=_boot_id(),
+            random_u64=lambda: secrets.randbits(64),
+            settings=store_settings(settings, disk_bytes=disk_bytes),
+        )
+        self.broker = Broker(
+            self.store,
+            self.clock,
+            random.Random(),  # noqa: S311 - chooses who is served first, nothing secret
+            settings=core_settings(settings, disk_bytes=disk_bytes),
+            disk_bytes=disk_bytes,
+        )
+        self.broker.start()
+        for problem in self.store.health():
+            log.warning("%s", problem)
+        self.pump = Pump(self.broker, self.store, self.clock, self.poller)
+
+    def close(self) -> None:
+        """Keep everything and say that it is complete; connections that are left are closed as they are."""
+        self.pump.abandon()
+        self.broker.stop()
+        self.pump.end_turn()
+        self.store.close(clean=True)
+        self._worker.close()
+        self.poller.close()
+        self.wake_up.close()
+
+
+def _boot_id() -> str:
+    """Tell this boot of the machine from others; without that every start counts as one after a power loss."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return secrets.token_hex(16)

@@ -1,0 +1,170 @@
+"""Where a query is in the log, and what to read next: pure arithmetic, without Spark and without a network.
+
+A position is an offset together with the epoch in which the record before it was written and the number of its log.
+After a power loss the broker may give offsets a second time; it then counts up its epoch and remembers from which
+offset on. So a position whose epoch was followed by another one that starts below it has read records that are gone,
+and the same offsets now name other records. `resume` is where that is noticed, as well as trimmed logs and topics that
+were created anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from polymq.errors import PolyMQError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from polymq.clients.log import PartitionInfo, TopicInfo
+
+__all__ = [
+    "DataLoss",
+    "Place",
+    "Position",
+    "Positions",
+    "Range",
+    "decode",
+    "encode",
+    "limit",
+    "newest",
+    "oldest",
+    "position_at",
+    "resume",
+    "split",
+]
+
+
+class DataLoss(PolyMQError):
+    """Records that the query was to read are no longer there, or were replaced by others under the same offsets."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset to read, the epoch of the record before it, and the number of the log."""
+
+    offset: int
+    epoch: int
+    log: int
+
+
+Positions = dict[Place, Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets `start` (inclusive) to `end` (exclusive) of a partition, none of them written after `epoch`."""
+
+    place: Place
+    start: int
+    end: int
+    epoch: int
+
+    @property
+    def count(self) -> int:
+        """How many offsets."""
+        return self.end - self.start
+
+
+def encode(positions: Mapping[Place, Position]) -> dict[str, dict[str, dict[str, int]]]:
+    """Give the JSON form that goes into a query's checkpoint: {topic: {partition: {offset, epoch, log}}}, sorted.
+
+    Spark compares offsets as text, so equal positions must give equal text.
+    """
+    result: dict[str, dict[str, dict[str, int]]] = {}
+    for place in sorted(positions):
+        position = positions[place]
+        fields = {"offset": position.offset, "epoch": position.epoch, "log": position.log}
+        result.setdefault(place.topic, {})[str(place.partition)] = fields
+    return result
+
+
+def decode(offsets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Positions:
+    """Read what `encode` has written."""
+    return {
+        Place(topic, int(partition)): Position(int(fields["offset"]), int(fields["epoch"]), int(fields["log"]))
+        for topic, partitions in offsets.items()
+        for partition, fields in partitions.items()
+    }
+
+
+def position_at(info: PartitionInfo, offset: int) -> Position:
+    """Make the position before `offset`: its epoch is the one in which the record before it was written."""
+    epoch = info.epochs[0][0] if info.epochs else info.epoch
+    for candidate, first in info.epochs:
+        if first < offset:
+            epoch = candidate
+    return Position(offset, epoch, info.number)
+
+
+def newest(topics: Iterable[TopicInfo]) -> Positions:
+    """Give the positions behind everything that may be read."""
+    return {Place(topic.name, info.partition): position_at(info, info.readable) for topic in topics for info in topic.partitions}
+
+
+def oldest(topics: Iterable[TopicInfo]) -> Positions:
+    """Give the positions before everything that is still there."""
+    return {Place(topic.name, info.partition): position_at(info, info.start) for topic in topics for info in topic.partitions}
+
+
+def resume(place: Place, position: Position, info: PartitionInfo) -> tuple[int, str | None]:
+    """Tell from which offset on reading goes on behind `position`, and what was lost, for people, if anything was."""
+    name = f"{place.topic}/{place.partition}"
+    if position.log != info.number:
+        return info.start, f"{name} was deleted and created again since offset {position.offset} was read"
+    replaced = min((first for epoch, first in info.epochs if epoch > position.epoch), default=position.offset)
+    if replaced < position.offset:
+        text = f"{name} lost its records from offset {replaced} on when the broker's machine failed; {position.offset - replaced} of"
+        return max(
+            replaced, info.start
+        ), f"{text} these offsets had been read in epoch {position.epoch} and name other records in later ones"
+    if position.offset > info.readable:
+        return info.readable, f"{name} ends at offset {info.readable}, but offset {position.offset} had been reached"
+    if position.offset < info.start:
+        return (
+            info.start,
+            f"{name} starts at offset {info.start}: {info.start - position.offset} records were removed before they were read",
+        )
+    return position.offset, None
+
+
+def limit(ranges: Sequence[Range], records_max: int) -> list[Range]:
+    """Shorten ranges so that together they hold at most `records_max` offsets, each in proportion to its length.
+
+    What integer division leaves over goes to the ranges in order, so something is always read.
+    """
+    assert records_max > 0
+    total = sum(each.count for each in ranges)
+    if total <= records_max:
+        return list(ranges)
+    shares = [each.count * records_max // total for each in ranges]
+    left = records_max - sum(shares)
+    for index, each in enumerate(ranges):
+        if left > 0 and shares[index] < each.count:
+            shares[index] += 1
+            left -= 1
+    return [Range(each.place, each.start, each.start + share, each.epoch) for each, share in zip(ranges, shares, strict=True)]
+
+
+def split(ranges: Iterable[Range], *, parts_min: int, records_max: int) -> list[Range]:
+    """Cut ranges so that there are about `parts_min` of them or more, and none has over `records_max` offsets."""
+    assert records_max > 0
+    filled = [each for each in ranges if each.count > 0]
+    total = sum(each.count for each in filled)
+    result: list[Range] = []
+    for each in filled:
+        wanted = max(-(-each.count // records_max), round(each.count * parts_min / total))
+        parts = max(1, min(wanted, each.count))
+        edges = [each.start + each.count * index // parts for index in range(parts + 1)]
+        result += [Range(each.place, start, end, each.epoch) for start, end in itertools.pairwise(edges)]
+    return result

@@ -1,0 +1,149 @@
+"""What the driver does: ask the broker how far the log goes, and cut what is new into ranges for the executors.
+
+Without Spark's classes, so that it is tested without Spark. The readers in `source.py` are thin shells over this.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from polymq.errors import ConfigError
+from polymq.spark import offsets
+from polymq.spark.offsets import Place, Position, Positions, Range
+from polymq.spark.options import EARLIEST, LATEST
+from polymq.spark.reading import report_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from polymq.clients.log import LogClient, PartitionInfo, TopicInfo
+    from polymq.spark.options import Bound, Options
+
+__all__ = ["Planner"]
+
+# An idle query asks for new offsets a hundred times a second; the broker is asked this often at most.
+_POLL_INTERVAL_SECONDS: Final = 0.05
+
+
+class Planner:
+    """Plans the reads of one query. Holds no state that a restart would need: that is all in the positions."""
+
+    def __init__(
+        self,
+        options: Options,
+        client: LogClient,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._client = client
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._polled_at = -_POLL_INTERVAL_SECONDS
+        self._target: Positions | None = None
+
+    def starting(self) -> Positions:
+        """Say where a new query starts."""
+        return self._bound(self._options.starting, self._topics(), "startingOffsets", EARLIEST)
+
+    def freeze(self) -> None:
+        """Let nothing that is written from now on be part of this query's run (AvailableNow)."""
+        self._target = offsets.newest(self._topics())
+
+    def newest(self) -> Positions:
+        """Say how far the log goes."""
+        return offsets.newest(self._topics())
+
+    def advance(self, start: Positions, records_max: int | None) -> Positions:
+        """Say where the next micro-batch that begins at `start` ends; `start` itself when there is nothing new."""
+        self._pause_between_polls()
+        infos = _by_place(self._topics())
+        target = (
+            self._target if self._target is not None else {place: offsets.position_at(info, info.readable) for place, info in infos.items()}
+        )
+        ranges = [each for each in self._ranges(start, target, infos) if each.count > 0]
+        if records_max is not None:
+            ranges = offsets.limit(ranges, records_max)
+        result = dict(start)
+        for each in ranges:
+            result[each.place] = offsets.position_at(infos[each.place], each.end)
+        return result
+
+    def plan(self, start: Positions, end: Positions) -> list[Range]:
+        """Cut what lies between two positions into ranges; works from these alone, as after a restart."""
+        return self._split(self._ranges(start, end, _by_place(self._topics())))
+
+    def plan_batch(self) -> list[Range]:
+        """Cut what a batch read asks for into ranges."""
+        topics = self._topics()
+        infos = _by_place(topics)
+        start = self._bound(self._options.starting, topics, "startingOffsets", EARLIEST)
+        end = self._bound(self._options.ending, topics, "endingOffsets", LATEST)
+        ranges = []
+        for place, position in end.items():
+            if position.offset > infos[place].readable:
+                report_loss(
+                    f"{place.topic}/{place.partition} ends at offset {infos[place].readable}, before {position.offset}", self._options
+                )
+            begin = max(start[place].offset, infos[place].start)
+            if begin > start[place].offset:
+                report_loss(f"{place.topic}/{place.partition} starts at offset {begin}, not {start[place].offset}", self._options)
+            ranges.append(Range(place, begin, max(begin, min(position.offset, infos[place].readable)), position.epoch))
+        return self._split(ranges)
+
+    def _split(self, ranges: list[Range]) -> list[Range]:
+        return offsets.split(ranges, parts_min=self._options.partitions_min, records_max=self._options.records_per_partition_max)
+
+    def _topics(self) -> list[TopicInfo]:
+        """Ask for every topic of the query."""
+        return [self._client.topic(name) for name in self._options.topics]
+
+    def _ranges(self, start: Positions, end: Positions, infos: dict[Place, PartitionInfo]) -> list[Range]:
+        """Pair positions into ranges, with what was lost reported. A partition that is new is read from its start."""
+        ranges = []
+        for place, last in sorted(end.items()):
+            info = infos.get(place)
+            if info is None:
+                report_loss(f"{place.topic}/{place.partition} is no longer there", self._options)
+                continue
+            first = start.get(place)
+            begin, loss = (info.start, None) if first is None else offsets.resume(place, first, info)
+            reachable, gone = offsets.resume(place, last, info)
+            for text in (loss, gone):
+                if text is not None:
+                    report_loss(text, self._options)
+            stop = info.readable if gone else reachable
+            epoch = offsets.position_at(info, stop).epoch
+            ranges.append(Range(place, begin, max(begin, stop), epoch))
+        return ranges
+
+    def _bound(self, bound: Bound, topics: list[TopicInfo], name: str, default: int) -> Positions:
+        """Turn an option into positions; partitions that the JSON form does not name get the default."""
+        if bound == "latest":
+            return offsets.newest(topics)
+        if bound == "earliest":
+            return offsets.oldest(topics)
+        assert isinstance(bound, dict)
+        infos = _by_place(topics)
+        missing = [f"{topic}/{partition}" for topic, by in bound.items() for partition in by if Place(topic, partition) not in infos]
+        if missing:
+            raise ConfigError([f"{name} speaks of {', '.join(missing)}, which the broker does not have"])
+        result: dict[Place, Position] = {}
+        for place, info in infos.items():
+            offset = bound.get(place.topic, {}).get(place.partition, default)
+            offset = {LATEST: info.readable, EARLIEST: info.start}.get(offset, offset)
+            result[place] = offsets.position_at(info, offset)
+        return result
+
+    def _pause_between_polls(self) -> None:
+        """Sleep until the poll interval has passed since the last poll."""
+        wait = self._polled_at + _POLL_INTERVAL_SECONDS - self._monotonic()
+        if wait > 0:
+            self._sleep(wait)
+        self._polled_at = self._monotonic()
+
+
+def _by_place(topics: list[TopicInfo]) -> dict[Place, PartitionInfo]:
+    return {Place(topic.name, info.partition): info for topic in topics for info in topic.partitions}

@@ -1,0 +1,246 @@
+"""The load generator against a scripted server: what it sends is right, and what it is told wrong ends the run."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import struct
+import threading
+from typing import TYPE_CHECKING, BinaryIO
+
+import pytest
+from bench.harness.generator import Generator, LoadError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+OK = struct.pack(">ii", 6, 0) + b"OK"
+HEARTBEAT = struct.pack(">ii", 15, 0) + b"_heartbeat_"
+CLOSE_WAIT = struct.pack(">ii", 14, 0) + b"CLOSE_WAIT"
+
+
+def message(number: int, *, attempts: int = 1, body: bytes = b"x" * 8) -> bytes:
+    data = struct.pack(">qH", 1, attempts) + b"%016x" % number + body
+    return struct.pack(">ii", 4 + len(data), 2) + data
+
+
+class Peer:
+    """The server's end of one connection, past IDENTIFY."""
+
+    def __init__(self, connection: socket.socket, file: BinaryIO) -> None:
+        self.connection = connection
+        self.file = file
+        assert self.file.read(4) == b"  V2"
+        assert self.file.readline() == b"IDENTIFY\n"
+        self.body()
+        self.send(struct.pack(">ii", 6, 0) + b"{}")
+
+    def send(self, data: bytes) -> None:
+        self.connection.sendall(data)
+
+    def line(self) -> bytes:
+        return self.file.readline()
+
+    def body(self) -> bytes:
+        (size,) = struct.unpack(">i", self.file.read(4))
+        return self.file.read(size)
+
+    def subscribed(self) -> None:
+        assert self.line() == b"SUB bench bench\n"
+        self.send(OK)
+
+
+class Scripted:
+    """Runs one script for each connection, in the order in which they come."""
+
+    def __init__(self, *scripts: Callable[[Peer], None]) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(10)
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.problems: list[Exception] = []
+        self.threads: list[threading.Thread] = []
+        self.acceptor = threading.Thread(target=self._accept, args=(scripts,))
+        self.acceptor.start()
+
+    def _accept(self, scripts: tuple[Callable[[Peer], None], ...]) -> None:
+        with self.listener:
+            for script in scripts:
+                connection, _ = self.listener.accept()
+                self.threads.append(threading.Thread(target=self._serve, args=(script, connection)))
+                self.threads[-1].start()
+
+    def _serve(self, script: Callable[[Peer], None], connection: socket.socket) -> None:
+        try:
+            with connection, connection.makefile("rb") as file:
+                connection.settimeout(10)
+                script(Peer(connection, file))
+        except (AssertionError, OSError, struct.error) as problem:
+            self.problems.append(problem)
+
+    def check(self) -> None:
+        self.acceptor.join()
+        for thread in self.threads:
+            thread.join()
+        assert self.problems == []
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> Generator:
+    return Generator(tmp_path_factory.mktemp("loadgen"))
+
+
+def test_what_is_published_is_whole(generator: Generator) -> None:
+    batches: list[list[bytes]] = []
+
+    def script(peer: Peer) -> None:
+        while peer.line() == b"MPUB bench\n":
+            content = peer.body()
+            (count,) = struct.unpack_from(">i", content)
+            position, bodies = 4, []
+            for _ in range(count):
+                (size,) = struct.unpack_from(">i", content, position)
+                bodies.append(content[position + 4 : position + 4 + size])
+                position += 4 + size
+            assert position == len(content)
+            batches.append(bodies)
+            peer.send(OK)
+
+    server = Scripted(script)
+    result = generator.run("mpub", server.address, messages=60, batch=20, size=11, window=2, deadline_s=10)
+    server.check()
+    assert [len(batch) for batch in batches] == [20, 20, 20]
+    assert {len(body) for batch in batches for body in batch} == {11}
+    assert (result["messages"], result["complete"], result["samples"]) == (60, True, 3)
+
+
+def test_the_window_bounds_what_is_unanswered(generator: Generator) -> None:
+    def script(peer: Peer) -> None:
+        for left in range(10, 0, -3):
+            for _ in range(min(3, left)):
+                assert peer.line() == b"DPUB bench 500\n"
+                assert len(peer.body()) == 8
+            peer.connection.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                peer.connection.recv(1, socket.MSG_PEEK)
+            peer.connection.settimeout(10)
+            peer.send(OK * min(3, left))
+
+    server = Scripted(script)
+    result = generator.run("pub", server.address, messages=10, size=8, window=3, defer_ms=500, deadline_s=10)
+    server.check()
+    assert result["messages"] == 10
+
+
+def test_each_message_is_settled_and_a_second_delivery_is_counted_apart(generator: Generator) -> None:
+    def script(peer: Peer) -> None:
+        peer.subscribed()
+        assert peer.line() == b"RDY 3\n"
+        stream = message(1) + HEARTBEAT + message(2) + message(1, attempts=2) + message(3)
+        # Frames arrive in pieces as well.
+        for start in range(0, len(stream), 7):
+            peer.send(stream[start : start + 7])
+        assert sorted(peer.line() for _ in range(5)) == sorted([b"NOP\n", *(b"FIN %016x\n" % number for number in (1, 1, 2, 3))])
+        assert peer.line() == b"CLS\n"
+        peer.send(CLOSE_WAIT)
+
+    server = Scripted(script)
+    result = generator.run("sub", server.address, messages=3, rdy=3, deadline_s=10)
+    server.check()
+    assert (result["received"], result["redelivered"], result["messages"]) == ([3], 1, 3)
+
+
+def test_the_first_message_can_be_held_back(generator: Generator) -> None:
+    def script(peer: Peer) -> None:
+        peer.subscribed()
+        assert peer.line() == b"RDY 2500\n"
+        peer.send(message(1) + message(2))
+        assert peer.line() == b"FIN %016x\n" % 2
+        assert peer.line() == b"CLS\n"
+        peer.send(CLOSE_WAIT)
+
+    server = Scripted(script)
+    generator.run("sub", server.address, messages=2, hold_first=True, deadline_s=10)
+    server.check()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (struct.pack(">ii", 4 + 20, 1) + b"E_PUB_FAILED exiting", "E_PUB_FAILED exiting"),
+        (message(1), "unexpected message"),
+        (struct.pack(">ii", 6, 0) + b"NO", "unexpected response: NO"),
+        (struct.pack(">ii", 3, 0), "frame size 3"),
+        (struct.pack(">ii", -1, 0), "frame size"),
+        (struct.pack(">ii", 4, 7), "frame type 7"),
+        (struct.pack(">ii", 4 + 25, 2) + b"x" * 25, "message frame of 29 bytes"),
+        (OK * 2, "more answers than commands"),
+        (b"", "closed the connection"),
+    ],
+)
+def test_a_wrong_answer_ends_the_run(generator: Generator, answer: bytes, words: str) -> None:
+    def script(peer: Peer) -> None:
+        assert peer.line() == b"PUB bench\n"
+        peer.body()
+        peer.send(answer)
+        peer.connection.shutdown(socket.SHUT_WR)
+        peer.connection.recv(1)
+
+    server = Scripted(script)
+    with pytest.raises(LoadError, match=words):
+        generator.run("pub", server.address, messages=100, window=1, size=8, deadline_s=10)
+    server.check()
+
+
+def test_the_deadline_ends_a_run_that_hangs(generator: Generator) -> None:
+    def script(peer: Peer) -> None:
+        peer.subscribed()
+        peer.line()
+        peer.send(message(1))
+        peer.connection.recv(100)
+        peer.connection.recv(1)
+
+    server = Scripted(script)
+    with pytest.raises(LoadError, match=r"deadline came first \(after 1 messages\)"):
+        generator.run("sub", server.address, messages=2, deadline_s=0.5)
+    server.check()
+
+
+def test_latency_is_from_publish_to_receive(generator: Generator) -> None:
+    published: queue.Queue[bytes] = queue.Queue()
+
+    def consumer(peer: Peer) -> None:
+        peer.subscribed()
+        assert peer.line() == b"RDY 100\n"
+        for number in range(5):
+            body = published.get(timeout=10)
+            # 50 ms on top of everything else.
+            threading.Event().wait(0.05)
+            peer.send(message(number, body=body))
+            assert peer.line().startswith(b"FIN ")
+        assert peer.line() == b"CLS\n"
+        peer.send(CLOSE_WAIT)
+
+    def publisher(peer: Peer) -> None:
+        for _ in range(5):
+            assert peer.line() == b"PUB bench\n"
+            published.put(peer.body())
+            peer.send(OK)
+
+    server = Scripted(consumer, publisher)
+    result = generator.run("latency", server.address, messages=5, rate=10, rdy=100, size=16, deadline_s=10)
+    server.check()
+    assert 50_000 <= result["p50_us"] <= 90_000
+    assert result["samples"] == 5
+
+
+def test_wrong_use_is_explained(generator: Generator) -> None:
+    for options in ({"messages": 7, "batch": 2}, {"size": 0}, {"nonsense": 1}, {"batch": 20_000, "size": 1000}):
+        with pytest.raises(LoadError):
+            generator.run("mpub", "127.0.0.1:1", deadline_s=1, **options)
+
+
+def test_a_program_is_built_once(generator: Generator, tmp_path: Path) -> None:
+    built = generator.program.stat().st_mtime_ns
+    assert Generator(generator.program.parent).program.stat().st_mtime_ns == built
+    assert Generator(tmp_path / "other").program.exists()

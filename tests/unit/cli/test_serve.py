@@ -1,0 +1,115 @@
+"""`polymq serve` turns flags, --set, environment and file into settings and hands them to the server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from polymq import config
+from polymq.cli.main import app
+from polymq.cli.serve import parse_pairs, read_settings
+from polymq.config_values import TcpAddress, UnixAddress
+from polymq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from polymq.config_sections import Settings
+
+# The interface that tools rely on.
+FLAGS = (
+    *("--data", "--nsq", "--nsq-http", "--nsq-https", "--nsq-lookup", "--nsq-lookup-http", "--nats", "--nats-http", "--nats-cluster"),
+    *(
+        "--nats-cluster-name",
+        "--rocketmq-namesrv",
+        "--rocketmq",
+        "--rocketmq-vip",
+        "--phpmq",
+        "--phpmq-maintenance",
+        "--http",
+        "--advertise",
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """Stand in for the server: collect what it is asked to run with."""
+    found: list[Settings] = []
+    server = ModuleType("polymq.server.serve")
+    server.run = found.append  # type: ignore[attr-defined]  # a module made for this test
+    monkeypatch.setitem(sys.modules, "polymq.server.serve", server)
+    monkeypatch.setattr("polymq.server.serve", server, raising=False)
+    return found
+
+
+def test_the_flags_that_tools_rely_on_exist(served: list[Settings]) -> None:
+    values = {"--data": "d", "--nats-cluster-name": "c", "--advertise": "h"}
+    arguments = [part for number, flag in enumerate(FLAGS, 5000) for part in (flag, values.get(flag, f"127.0.0.1:{number}"))]
+    done = CliRunner().invoke(app, ["serve", *arguments])
+    assert done.exit_code == 0, done.output
+    (settings,) = served
+    assert settings.server.data == Path("d")
+    assert settings.server.advertise == "h"
+    assert settings.nsq.tcp == TcpAddress("127.0.0.1", 5001)
+    assert set(settings.origins.values()) == {"flag"}
+    assert len(settings.origins) == len(FLAGS)
+
+
+def test_what_does_not_exist_yet_is_said(served: list[Settings]) -> None:
+    done = CliRunner().invoke(app, ["serve", "--nats", "127.0.0.1:4222", "--rocketmq", "off"])
+    assert done.exit_code == 0
+    assert (
+        done.stderr == "polymq: --nats 127.0.0.1:4222: polymq does not serve this yet; the setting is accepted and nothing listens there\n"
+    )
+    assert len(served) == 1
+
+
+def test_any_setting_can_be_given(served: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYMQ_NSQ_MAX_RDY_COUNT", "9")
+    done = CliRunner().invoke(app, ["serve", "--set", "store.durability=fsync", "--set", "nsq.tcp=unix:/a=b", "--nsq-http", "off"])
+    assert done.exit_code == 0, done.output
+    (settings,) = served
+    assert (settings.store.durability, settings.nsq.tcp, settings.nsq.http, settings.nsq.max_rdy_count) == (
+        "fsync",
+        UnixAddress("/a=b"),
+        None,
+        9,
+    )
+
+
+def test_a_file_can_be_named(served: list[Settings], tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('[nsq]\nhttp = "off"\n')
+    assert CliRunner().invoke(app, ["serve", "--config", str(path)]).exit_code == 0
+    assert served[0].nsq.http is None
+
+
+def test_all_that_is_wrong_is_reported_at_once(served: list[Settings]) -> None:
+    done = CliRunner().invoke(app, ["serve", "--set", "store.durabilty=fsync", "--set", "x", "--nsq", "4150"])
+    assert isinstance(done.exception, ConfigError)
+    assert done.exception.problems == (
+        "--set store.durabilty=fsync: there is no setting 'store.durabilty'; did you mean 'store.durability'?",
+        "--set x: write --set SECTION.KEY=VALUE, for example --set store.durability=fsync",
+        "--nsq = '4150': expected HOST:PORT, [IPV6]:PORT, unix:PATH or off",
+    )
+    assert served == []
+
+
+def test_wrong_pairs_alone_are_enough_to_refuse() -> None:
+    with pytest.raises(ConfigError, match="write --set"):
+        read_settings(None, ["x"], {})
+    assert parse_pairs(["nsq.tcp=a=b"], config.all_settings()) == ({"nsq.tcp": "a=b"}, [])
+
+
+def test_a_flag_wins_over_set(served: list[Settings]) -> None:
+    CliRunner().invoke(app, ["serve", "--set", "nsq.tcp=h:1", "--nsq", "h:2"])
+    assert served[0].nsq.tcp == TcpAddress("h", 2)

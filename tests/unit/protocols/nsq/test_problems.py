@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from polymq.protocols.nsq import problems
+from polymq.protocols.nsq.states import Command
+
+ID = b"0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("raw", "quoted"),
+    [
+        (b"", b'""'),
+        (b"a$b", b'"a$b"'),
+        (b'a"b\\', b'"a\\"b\\\\"'),
+        (b"\a\b\f\n\r\t\v", b'"\\a\\b\\f\\n\\r\\t\\v"'),
+        (b"\x00\x1f\x7f", b'"\\x00\\x1f\\x7f"'),
+        (b"\xff\xc3(", b'"\\xff\\xc3("'),
+        ("é世😀".encode(), '"é世😀"'.encode()),
+        ("\u0080\u00a0\u200b\ufeff".encode(), b'"\\u0080\\u00a0\\u200b\\ufeff"'),
+        ("\ufffd".encode(), '"\ufffd"'.encode()),
+        ("\U000e0001".encode(), b'"\\U000e0001"'),
+        # A surrogate in UTF-8 is not UTF-8.
+        (b"\xed\xa0\x80", b'"\\xed\\xa0\\x80"'),
+    ],
+)
+def test_names_are_quoted_as_go_quotes_them(raw: bytes, quoted: bytes) -> None:
+    assert problems.quote(raw) == quoted
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (problems.not_in_flight(Command.FIN, ID), b"E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight"),
+        (problems.not_in_flight(Command.REQ, ID), b"E_REQ_FAILED REQ 0123456789abcdef failed ID not in flight"),
+        (problems.not_owned(Command.TOUCH, ID), b"E_TOUCH_FAILED TOUCH 0123456789abcdef failed client does not own message"),
+        (problems.publish_failed(Command.PUB, b"exiting"), b"E_PUB_FAILED PUB failed exiting"),
+        (problems.publish_failed(Command.MPUB, b"exiting"), b"E_MPUB_FAILED MPUB failed exiting"),
+        (problems.channel_full(b"t", b"c", 3), b"E_SUB_FAILED SUB failed consumers for t:c exceeds limit of 3"),
+        (problems.insufficient(Command.SUB), b"E_INVALID SUB insufficient number of parameters"),
+        (problems.insufficient(Command.FIN, b"params"), b"E_INVALID FIN insufficient number of params"),
+        (problems.wrong_channel(b"b@d"), b'E_BAD_CHANNEL SUB channel name "b@d" is not valid'),
+        (problems.tls_required(b"NOP"), b"E_INVALID cannot NOP in current state (TLS required)"),
+        (problems.AUTH_FAILED, b"E_AUTH_FAILED AUTH failed"),
+    ],
+)
+def test_words_that_the_decoder_does_not_use(text: bytes, expected: bytes) -> None:
+    """The others are compared where they arise, in test_decode.py and test_golden.py."""
+    assert text == expected

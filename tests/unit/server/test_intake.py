@@ -1,0 +1,68 @@
+"""What is read where, and what is kept: through the pump, whose view of it counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from polymq import limits
+from polymq.gateways.effects import Send
+from polymq.server.connection import ConnectionState
+from tests.unit.server.fakes import World
+
+
+def test_a_large_command_is_collected_in_a_buffer_of_its_own() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = lambda line, effects: effects.append(Send(b"%d\n" % len(line)))
+    size = 3 * 1024 * 1024
+    stream.incoming.append(b"x" * size + b"\nshort\n")
+    while stream.incoming:
+        world.pump.readable(connection)
+    world.turn()
+    assert stream.outgoing == b"%d\n5\n" % size
+    assert connection.private is None
+
+
+def test_need_avoids_useless_feeds() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    size = 2 * 1024 * 1024
+    gateway.need = size + 1
+    stream.incoming.append(b"x" * size + b"\n")
+    while stream.incoming:
+        world.pump.readable(connection)
+    assert gateway.views == [size + 1]
+    assert max(stream.reads) > limits.READ_BUFFER_SIZE_BYTES, "the private buffer is read into directly"
+
+
+def test_unconsumed_input_has_a_limit() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    stream.incoming.append(b"x" * (limits.PENDING_INPUT_SIZE_BYTES_MAX + 1))
+    for _ in range(200):
+        if connection.state is ConnectionState.CLOSED:
+            break
+        world.pump.readable(connection)
+    assert stream.closed()
+    assert gateway.calls == ["opened", "ended"]
+
+
+def test_a_need_beyond_the_limit_ends_the_connection() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.need = limits.PENDING_INPUT_SIZE_BYTES_MAX + 1
+    stream.incoming.append(b"x")
+    world.pump.readable(connection)
+    assert stream.closed()
+
+
+@pytest.mark.parametrize("piece", [1000, 100_000, limits.READ_BUFFER_SIZE_BYTES])
+def test_lines_of_all_sizes_in_pieces_of_any_size(piece: int) -> None:
+    lines = [bytes([65 + index % 26]) * size for index, size in enumerate([0, 1, 131_071, 131_072, 131_073, 262_144, 5, 600_000, 7])]
+    world = World()
+    stream, gateway, connection = world.connect()
+    data = b"".join(line + b"\n" for line in lines)
+    stream.incoming += [data[at : at + piece] for at in range(0, len(data), piece)]
+    while stream.incoming:
+        world.pump.readable(connection)
+    assert gateway.calls[1:] == lines

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from polymq.config_sections import NsqSettings, ServerSettings, Settings
+from polymq.config_values import TcpAddress, UnixAddress
+from polymq.errors import ConfigError
+from polymq.gateways.contract import Peer
+from polymq.gateways.http.gateway import HttpGateway
+from polymq.gateways.nsq.tcp import NsqGateway
+from polymq.server.mounts import Mount, _change_log_level, mount_all, nsq_settings
+from polymq.server.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from polymq.config_values import Address
+
+ANY_PORT = TcpAddress("127.0.0.1", 0)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Any]:
+    """Mount what a section asks for."""
+    nodes: list[tuple[Node, list[Mount]]] = []
+
+    def mount(section: NsqSettings, http: Address | None = None) -> list[Mount]:
+        node = Node(Settings(server=ServerSettings(data=tmp_path / "data", http=http), nsq=section))
+        nodes.append((node, []))
+        mounts = mount_all(node, backlog=5)
+        nodes[-1][1].extend(mounts)
+        return mounts
+
+    yield mount
+    for node, mounts in nodes:
+        for each in mounts:
+            each.listener.close()
+        node.close()
+
+
+def test_both_listeners_make_their_gateways(mounted: Any) -> None:
+    tcp, http = mounted(NsqSettings(tcp=ANY_PORT, http=ANY_PORT))
+    peer = Peer("127.0.0.1", 1)
+    assert isinstance(tcp.factory(peer), NsqGateway)
+    assert isinstance(http.factory(peer), HttpGateway)
+    assert tcp.listener.bound.port > 0
+
+
+def test_the_products_own_door(mounted: Any) -> None:
+    [door] = mounted(NsqSettings(tcp=None, http=None), ANY_PORT)
+    assert isinstance(door.factory(Peer("127.0.0.1", 1)), HttpGateway)
+
+
+def test_nothing_is_left_open_when_something_cannot_be_had(mounted: Any, tmp_path: Path) -> None:
+    path = tmp_path / "nsq"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match=r"server\.http: cannot listen on"):
+        mounted(NsqSettings(tcp=UnixAddress(str(path)), http=None), TcpAddress("127.0.0.1", taken.getsockname()[1]))
+    assert not path.exists()
+
+
+def test_what_is_off_does_not_listen(mounted: Any) -> None:
+    assert mounted(NsqSettings(tcp=None, http=None)) == []
+
+
+def test_unix_sockets(mounted: Any, tmp_path: Path) -> None:
+    [tcp, _] = mounted(NsqSettings(tcp=UnixAddress(str(tmp_path / "nsq")), http=UnixAddress(str(tmp_path / "http"))))
+    assert tcp.listener.address == f"unix:{tmp_path / 'nsq'}"
+
+
+def test_a_port_that_is_taken_is_said_by_the_settings_name(mounted: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match=r"nsq\.http: cannot listen on"):
+        mounted(NsqSettings(tcp=None, http=TcpAddress("127.0.0.1", taken.getsockname()[1])))
+
+
+def test_every_setting_of_the_section_reaches_the_protocol() -> None:
+    section = NsqSettings(max_msg_size_bytes=1, max_rdy_count=2, msg_timeout_ns=3_000_000_000, max_heartbeat_interval_ns=4_000_000_000)
+    settings = nsq_settings(section)
+    assert settings.message_size_bytes_max == 1
+    assert settings.ready_count_max == 2
+    assert settings.message_timeout_ms == 3000
+    assert settings.heartbeat_interval_ms_max == 4000
+
+
+def test_the_log_level_can_be_changed_by_nsqds_names() -> None:
+    logger = logging.getLogger("polymq")
+    before = logger.level
+    try:
+        for name, level in (("debug", logging.DEBUG), ("warn", logging.WARNING), ("fatal", logging.CRITICAL)):
+            _change_log_level(name)
+            assert logger.level == level
+    finally:
+        logger.setLevel(before)

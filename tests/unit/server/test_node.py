@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from polymq.config_sections import ServerSettings, Settings, StoreSettings
+from polymq.config_values import DiskShare
+from polymq.core.access import ANONYMOUS
+from polymq.errors import StoreFailed
+from polymq.server.node import Node, core_settings, store_settings
+from polymq.wire.slices import MessageBatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIB = 1 << 30
+
+
+def settings(folder: Path) -> Settings:
+    return Settings(server=ServerSettings(data=folder / "data"))
+
+
+def test_a_node_keeps_what_was_published(tmp_path: Path) -> None:
+    node = Node(settings(tmp_path))
+    node.broker.session(ANONYMOUS).publish("topic", MessageBatch.of([b"one", b"two"]), origin=1)
+    node.close()
+    again = Node(settings(tmp_path))
+    view = again.broker.session(ANONYMOUS).topic("topic")
+    assert view is not None
+    assert view.message_count == 0, "counters start anew"
+    assert again.broker.session(ANONYMOUS).log("topic", 0).end == 2
+    again.close()
+
+
+def test_a_data_folder_is_one_processes(tmp_path: Path) -> None:
+    node = Node(settings(tmp_path))
+    with pytest.raises(StoreFailed, match="in use by another process"):
+        Node(settings(tmp_path))
+    node.close()
+
+
+def test_a_data_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    with pytest.raises(OSError):
+        Node(settings(tmp_path))
+
+
+def test_settings_reach_their_parts() -> None:
+    chosen = Settings(
+        store=StoreSettings(
+            durability="fsync", sync_interval_ns=500, retention_age_ns=7, retention_size=DiskShare(percent=20), free_space=DiskShare(10)
+        )
+    )
+    store = store_settings(chosen, disk_bytes=100 * GIB)
+    assert store.sync_interval_ns == 250
+    assert store.free_bytes_min == 10
+    core = core_settings(chosen, disk_bytes=100 * GIB)
+    assert core.sync
+    assert core.retention_age_ns == 7
+    assert core.retention_disk_share == pytest.approx(0.2)
+    assert not core_settings(Settings(), disk_bytes=100 * GIB).sync

@@ -1,0 +1,506 @@
+"""The pump over a world of fakes: what is called when, what is read, what is written."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from polymq import limits
+from polymq.gateways.effects import Ask, Flush, Pause, Resume, Send, SendAfter, SetTimer, TimerName, WantWritable
+from polymq.server.settings import PumpSettings
+from tests.unit.server.fakes import Gateway, Publisher, Ticket, World, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from polymq.gateways.effects import Effect
+
+SECOND_NS = 1_000_000_000
+
+
+def echo(line: bytes, effects: list[Effect]) -> None:
+    effects.append(Send(line + b"\n"))
+
+
+class Outside:
+    """Keeps the questions."""
+
+    def __init__(self) -> None:
+        self.questions: list[tuple[object, Callable[[object], None]]] = []
+
+    def ask(self, request: object, answered: Callable[[object], None]) -> None:
+        self.questions.append((request, answered))
+
+
+def test_a_turn_has_its_order() -> None:
+    world = World()
+    stream, gateway, _ = world.connect()
+    world.deliver(gateway, b"message")
+    world.pump.end_turn()
+    assert world.broker.calls == ["tick", "commit", "poll", "dispatch"]
+    assert stream.outgoing == b"message"
+
+
+def test_input_is_answered_in_one_write() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = echo
+    world.send(connection, b"one\ntwo\nthr", b"ee\n")
+    assert stream.outgoing == b"one\ntwo\nthree\n"
+    assert stream.sends == 2
+    assert gateway.calls == ["opened", b"one", b"two", b"three"]
+
+
+def test_every_cut_of_the_input_means_the_same() -> None:
+    data = b"a\nbb\n\nccc\n"
+    for cut in range(len(data) + 1):
+        world = World()
+        stream, gateway, connection = world.connect()
+        gateway.on_line = echo
+        world.send(connection, *[piece for piece in (data[:cut], data[cut:]) if piece])
+        assert stream.outgoing == data
+
+
+def test_spurious_readiness_is_harmless() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    world.send(connection, b"par")
+    world.pump.readable(connection)
+    world.send(connection, b"tial\n")
+    assert gateway.calls == ["opened", b"partial"]
+    assert not stream.closed()
+
+
+# Commits
+
+
+def test_an_answer_waits_for_its_commit_and_later_output_behind_it() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = publisher = Publisher()
+    world.send(connection, b"ping\na\nping\nb\nping\n")
+    assert stream.outgoing == b"pong\n"
+    publisher.tickets[1].resolve()
+    world.turn()
+    assert stream.outgoing == b"pong\n"
+    publisher.tickets[0].resolve()
+    world.turn()
+    assert stream.outgoing == b"pong\nOK a\npong\nOK b\npong\n"
+
+
+def test_a_commit_of_the_same_turn_is_answered_in_it() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = publisher = Publisher()
+    world.store.on_commit = publisher.resolve_all
+    stream.incoming.append(b"a\nb\n")
+    world.pump.readable(connection)
+    world.pump.end_turn()
+    assert stream.outgoing == b"OK a\nOK b\n"
+    assert stream.sends == 1
+
+
+def test_a_failed_commit_is_said_and_ends_the_connection() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = publisher = Publisher()
+    world.send(connection, b"ping\na\nping\nb\n")
+    publisher.tickets[1].resolve()
+    publisher.tickets[0].fail("disk on fire")
+    world.turn()
+    assert stream.outgoing == b"pong\nFAILED disk on fire\n"
+    assert stream.output_ended
+    assert gateway.calls[-1] == "ended"
+
+
+def test_deliveries_queue_behind_a_gate() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = publisher = Publisher()
+    world.send(connection, b"a\n")
+    world.deliver(gateway, b"message\n")
+    world.turn()
+    assert stream.outgoing == b""
+    publisher.tickets[0].resolve()
+    world.turn()
+    assert stream.outgoing == b"OK a\nmessage\n"
+
+
+# Pausing, asking
+
+
+def test_a_paused_connection_is_not_read_and_goes_on_with_what_it_had() -> None:
+    world = World()
+    _, gateway, connection = world.connect()
+    gateway.stop_after = {b"wait"}
+    gateway.on_line = lambda line, effects: effects.append(Pause()) if line == b"wait" else None
+    gateway.on["woken"] = lambda effects: effects.append(Resume())
+    world.send(connection, b"wait\nnext\n")
+    assert gateway.calls == ["opened", b"wait"]
+    assert connection.watched == (False, False)
+    gateway.ring()
+    world.turn()
+    assert gateway.calls == ["opened", b"wait", "woken", b"next"]
+    assert connection.watched == (True, False)
+
+
+def test_a_question_stops_input_until_it_is_answered() -> None:
+    world = World()
+    _, gateway, connection = world.connect()
+    gateway.stop_after = {b"ask"}
+    gateway.on_line = lambda line, effects: effects.append(Ask(7, "who?", world.clock.now_ns + SECOND_NS)) if line == b"ask" else None
+    world.pump._outside = outside = Outside()
+    world.send(connection, b"ask\nnext\n")
+    assert connection.watched == (False, False)
+    [(request, answered)] = outside.questions
+    assert request == "who?"
+    answered("me")
+    world.turn()
+    assert gateway.calls == ["opened", b"ask", "answered 7 me", b"next"]
+    answered("me again")
+    world.pass_time(2 * SECOND_NS)
+    assert gateway.calls[-1] == b"next"
+    assert connection.watched == (True, False)
+
+
+def test_a_question_without_an_answer_is_over_at_its_deadline() -> None:
+    world = World()
+    _, gateway, connection = world.connect()
+    gateway.on_line = lambda _line, effects: effects.append(Ask(7, "who?", world.clock.now_ns + SECOND_NS))
+    world.pump._outside = Outside()
+    world.send(connection, b"ask\n")
+    world.pass_time(SECOND_NS - 1)
+    assert gateway.calls[-1] == b"ask"
+    world.pass_time(1)
+    assert gateway.calls[-1] == "answered 7 None"
+    assert connection.watched == (True, False)
+
+
+def test_nobody_outside_means_no_answer() -> None:
+    world = World()
+    _, gateway, connection = world.connect()
+    gateway.on_line = lambda _line, effects: effects.append(Ask(7, "who?", world.clock.now_ns + SECOND_NS))
+    world.send(connection, b"ask\n")
+    assert gateway.calls[-1] == "answered 7 None"
+
+
+# Timers
+
+
+def test_timers_are_called_once_at_their_time_and_can_be_moved() -> None:
+    world = World()
+    _, gateway, _ = world.connect()
+    gateway.on["woken"] = lambda effects: effects.extend(
+        [SetTimer(TimerName.HEARTBEAT, world.clock.now_ns + 5), SetTimer(TimerName.FLUSH, world.clock.now_ns + 7)]
+    )
+    gateway.ring()
+    world.turn()
+    gateway.on["woken"] = lambda effects: effects.extend(
+        [SetTimer(TimerName.HEARTBEAT, world.clock.now_ns + 50), SetTimer(TimerName.FLUSH, None)]
+    )
+    gateway.ring()
+    world.turn()
+    assert world.pump.due_ns() is not None
+    world.pass_time(49)
+    assert gateway.calls == ["opened", "woken", "woken"]
+    world.pass_time(1)
+    world.pass_time(1000)
+    assert gateway.calls == ["opened", "woken", "woken", "timer heartbeat"]
+    assert world.pump.due_ns() is None
+
+
+def test_the_due_time_is_the_earliest_of_all() -> None:
+    world = World()
+    assert world.pump.due_ns() is None
+    world.broker.due = 50
+    assert world.pump.due_ns() == 50
+    world.store.due_ns = 40
+    assert world.pump.due_ns() == 40
+    _, gateway, _ = world.connect()
+    gateway.on["woken"] = lambda effects: effects.append(SetTimer(TimerName.FLUSH, 30))
+    gateway.ring()
+    assert world.pump.due_ns() == 0
+    world.clock.now_ns = 20
+    world.pump.end_turn()
+    assert world.pump.due_ns() == 30
+
+
+# Output
+
+
+def test_what_does_not_fit_is_written_when_there_is_room() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    stream.room = 3
+    world.deliver(gateway, b"message")
+    world.turn()
+    assert stream.outgoing == b"mes"
+    assert connection.watched == (True, True)
+    stream.room = 1 << 40
+    world.pump.writable(connection)
+    assert stream.outgoing == b"message"
+    assert connection.watched == (True, False)
+
+
+def test_a_full_socket_is_no_error() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    stream.room = 0
+    world.deliver(gateway, b"message")
+    world.turn()
+    assert connection.watched == (True, True)
+    world.pump.writable(connection)
+    assert connection.watched == (True, True)
+
+
+def test_a_peer_that_takes_nothing_is_closed_at_the_write_deadline() -> None:
+    world = World(settings=PumpSettings(write_timeout_ns=100))
+    stream, gateway, connection = world.connect()
+    stream.room = 3
+    world.deliver(gateway, b"message")
+    world.turn()
+    world.pass_time(99)
+    stream.room = 1  # progress moves the deadline
+    world.pump.writable(connection)
+    world.pass_time(99)
+    world.pump.writable(connection)  # no progress does not
+    assert not stream.closed()
+    world.pass_time(1)
+    assert stream.closed()
+    assert gateway.calls[-1] == "ended"
+    assert not world.pump.connections
+
+
+def test_a_peer_that_reads_again_is_not_closed() -> None:
+    world = World(settings=PumpSettings(write_timeout_ns=100))
+    stream, gateway, connection = world.connect()
+    stream.room = 3
+    world.deliver(gateway, b"message")
+    world.turn()
+    stream.room = 100
+    world.pump.writable(connection)
+    world.pass_time(1000)
+    assert not stream.closed()
+
+
+def test_the_gateway_learns_of_too_much_output_and_of_its_end() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    stream.room = 0
+    for _ in range(3):
+        world.deliver(gateway, bytes(limits.OUTBOX_SIZE_BYTES_HIGH // 2))
+        world.turn()
+    assert gateway.calls.count("full") == 1
+    assert connection.watched == (True, True), "settles are still read"
+    stream.room = limits.OUTBOX_SIZE_BYTES_HIGH
+    world.pump.writable(connection)
+    assert "writable" not in gateway.calls
+    stream.room = 1 << 40
+    world.pump.writable(connection)
+    assert gateway.calls.count("writable") == 1
+    assert len(stream.outgoing) == limits.OUTBOX_SIZE_BYTES_HIGH // 2 * 3
+
+
+def test_who_asks_and_does_not_listen_is_not_read() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = lambda _line, effects: effects.append(Send(bytes(limits.OUTBOX_SIZE_BYTES_MAX)))
+    stream.room = 0
+    world.send(connection, b"a\n")
+    assert connection.watched == (True, True)
+    world.send(connection, b"b\n")
+    assert connection.watched == (False, True)
+    stream.room = 1 << 40
+    world.pump.writable(connection)
+    assert connection.watched == (True, False)
+
+
+def test_output_is_held_back_on_request() -> None:
+    world = World()
+    stream, gateway, _ = world.connect()
+    gateway.hold_below = 10
+    world.deliver(gateway, b"12345")
+    world.turn()
+    assert stream.outgoing == b""
+    world.deliver(gateway, b"67890")
+    world.turn()
+    assert stream.outgoing == b"1234567890"
+    world.deliver(gateway, b"abc")
+    world.turn()
+    assert stream.outgoing == b"1234567890"
+    gateway.on["woken"] = lambda effects: effects.append(Flush())
+    gateway.ring()
+    world.turn()
+    assert stream.outgoing == b"1234567890abc"
+
+
+def test_an_answer_takes_along_what_is_held_back() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.hold_below = 10
+    gateway.on_line = echo
+    world.deliver(gateway, b"12345")
+    world.turn()
+    world.send(connection, b"x\n")
+    assert stream.outgoing == b"12345x\n"
+
+
+def test_a_long_answer_is_asked_for_piece_by_piece() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    pieces = [b"one ", b"two ", b"three"]
+
+    def go_on(effects: list[Effect]) -> None:
+        if pieces:
+            effects += [Send(pieces.pop(0)), WantWritable()]
+
+    gateway.on_line = lambda _line, effects: go_on(effects)
+    gateway.on["writable"] = go_on
+    world.send(connection, b"go\n")
+    assert stream.outgoing == b"one two three"
+    assert gateway.calls.count("writable") == 3
+
+
+# Back-pressure
+
+
+def test_publishers_are_not_read_while_the_store_is_congested() -> None:
+    world = World()
+    _, publishing, publisher = world.connect()
+    publishing.on_line = answers = Publisher()
+    _, _, other = world.connect()
+    world.send(publisher, b"a\n")
+    answers.tickets[0].resolve()
+    world.store.congested = True
+    world.turn()
+    assert publisher.watched == (False, False)
+    assert other.watched == (True, False)
+    world.store.congested = False
+    world.turn()
+    assert publisher.watched == (True, False)
+
+
+def test_who_waits_for_a_commit_without_publishing_is_read_on() -> None:
+    world = World()
+    _, gateway, connection = world.connect()
+    gateway.on_line = lambda _line, effects: effects.append(SendAfter(Ticket(), b"OK\n", failure, publishes=False))
+    world.send(connection, b"subscribe\n")
+    world.store.congested = True
+    world.turn()
+    assert connection.watched == (True, False)
+
+
+def test_a_first_publish_under_congestion_stops_input_too() -> None:
+    world = World()
+    _, gateway, connection = world.connect()
+    gateway.on_line = Publisher()
+    world.store.congested = True
+    world.turn()
+    world.send(connection, b"a\n")
+    assert connection.watched == (False, False)
+
+
+# Our own bugs
+
+
+@pytest.mark.parametrize("where", ["feed", "deliver", "timer", "woken", "ended"])
+def test_a_bug_in_a_gateway_costs_one_connection(where: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    other_stream, other, _ = world.connect()
+
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError
+
+    if where == "feed":
+        gateway.on_line = bug
+        world.send(connection, b"x\n")
+    elif where == "deliver":
+        monkeypatch.setattr(gateway, "deliver", bug)
+        world.deliver(gateway, b"x")
+        world.deliver(gateway, b"y")
+    elif where == "ended":
+        monkeypatch.setattr(gateway, "ended", bug)
+        stream.input_ended = True
+        world.pump.readable(connection)
+        world.turn()
+        world.pump.readable(connection)
+    else:
+        gateway.on["woken"] = bug if where == "woken" else lambda effects: effects.append(SetTimer(TimerName.FLUSH, 0))
+        gateway.on["timer flush"] = bug
+        gateway.ring()
+    world.deliver(other, b"message")
+    world.turn()
+    assert stream.closed()
+    assert other_stream.outgoing == b"message"
+    assert [record.levelno for record in caplog.records if record.exc_info] == [logging.ERROR]
+
+
+# The server's end
+
+
+def test_stopping_lets_gateways_finish() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = publisher = Publisher()
+    gateway.on["stopping"] = lambda effects: effects.append(Send(b"bye\n"))
+    idle, _, _ = world.connect()
+    world.send(connection, b"a\n")
+    world.pump.stop()
+    world.turn()
+    assert idle.closed()
+    assert not stream.closed()
+    publisher.tickets[0].resolve()
+    world.turn()
+    assert stream.outgoing == b"OK a\nbye\n"
+    assert stream.closed()
+    assert not world.pump.connections
+
+
+def test_abandoning_closes_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    stream, gateway, _ = world.connect(Gateway())
+    monkeypatch.setattr(gateway, "stopping", lambda _effects: None)
+    world.pump.stop()
+    world.turn()
+    assert not stream.closed()
+    world.pump.abandon()
+    assert stream.closed()
+    assert gateway.calls[-1] == "ended"
+
+
+def test_an_idle_connection_holds_no_buffer() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = echo
+    world.send(connection, b"hello\n")
+    assert stream.outgoing == b"hello\n"
+    assert not connection.outbox.data
+    assert not connection.rest
+    assert connection.private is None
+
+
+def test_nothing_is_said_of_a_turn_that_the_journal_did_not_take() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    other, _, _ = world.connect()
+    gateway.on_line = echo
+    world.store.unwritten = "the disk is full"
+    world.send(connection, b"settle\n")
+    assert stream.outgoing == b""
+    assert stream.closed()
+    assert other.closed()
+    assert not world.pump.connections
+
+
+def test_connections_are_taken_again_once_the_journal_takes_entries() -> None:
+    world = World()
+    world.store.unwritten = "the disk is full"
+    world.pump.end_turn()
+    world.store.unwritten = ""
+    stream, gateway, connection = world.connect()
+    gateway.on_line = echo
+    world.send(connection, b"one\n")
+    assert stream.outgoing == b"one\n"
