@@ -149,6 +149,13 @@ class Pump:
             self._expire(now_ns)
         if self._rung:
             self._wake()
+        if not self._dirty and not self._gated:
+            # Nobody is to be answered, so nothing that is sent now can promise what has not been written yet: what
+            # settles have made room for can go out at once, and the peer works while the journal is written.
+            deliveries = broker.dispatch()
+            if deliveries:
+                self._deliver(deliveries)
+                self._flush_all()
         store.commit()
         if store.unwritten:
             self._hang_up(store.unwritten)
@@ -158,12 +165,8 @@ class Pump:
         deliveries = broker.dispatch()
         if deliveries:
             self._deliver(deliveries)
-        dirty = self._dirty
-        if dirty:
-            self._dirty = []
-            for connection in dirty:
-                connection.dirty = False
-                self._flush(connection)
+        if self._dirty:
+            self._flush_all()
         if store.congested is not self._congested:
             self._follow_congestion()
 
@@ -428,6 +431,13 @@ class Pump:
             wire.write(layers.close())
 
     # Output
+
+    def _flush_all(self) -> None:
+        """Write once per connection that may have something to write; what that brings about waits for the next time."""
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.dirty = False
+            self._flush(connection)
 
     def _soil(self, connection: Connection) -> None:
         """Remember that the connection may have something to write."""

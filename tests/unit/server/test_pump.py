@@ -34,13 +34,40 @@ class Outside:
         self.questions.append((request, answered))
 
 
-def test_a_turn_has_its_order() -> None:
+def test_a_turn_that_answers_has_its_order() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = echo
+    stream.incoming.append(b"line\n")
+    world.pump.readable(connection)
+    world.deliver(gateway, b"message")
+    world.store.on_commit = lambda: world.broker.calls.append(f"sent {bytes(stream.outgoing)!r}")
+    world.pump.end_turn()
+    assert world.broker.calls == ["tick", "commit", "sent b''", "poll", "dispatch"]
+    assert stream.outgoing == b"line\nmessage"
+    assert stream.sends == 1
+
+
+def test_deliveries_do_not_wait_for_the_commit_where_nobody_is_answered() -> None:
     world = World()
     stream, gateway, _ = world.connect()
     world.deliver(gateway, b"message")
+    world.store.on_commit = lambda: world.broker.calls.append(f"sent {bytes(stream.outgoing)!r}")
     world.pump.end_turn()
-    assert world.broker.calls == ["tick", "commit", "poll", "dispatch"]
-    assert stream.outgoing == b"message"
+    assert world.broker.calls == ["tick", "dispatch", "commit", "sent b'message'", "poll", "dispatch"]
+
+
+def test_deliveries_wait_for_the_commit_with_an_answer_of_anybody() -> None:
+    world = World()
+    stream, gateway, _ = world.connect()
+    _, publishing, publisher = world.connect()
+    publishing.on_line = Publisher()
+    world.send(publisher, b"a\n")
+    world.deliver(gateway, b"message")
+    world.store.on_commit = lambda: world.broker.calls.append(f"sent {bytes(stream.outgoing)!r}")
+    world.broker.calls.clear()
+    world.pump.end_turn()
+    assert world.broker.calls == ["tick", "commit", "sent b''", "poll", "dispatch"]
 
 
 def test_input_is_answered_in_one_write() -> None:
