@@ -74,7 +74,6 @@ class Pump:
         self._connections: dict[Gateway | Listener, Connection] = {}
         self._timers: Timers[tuple[Connection, TimerName | PumpTimer]] = Timers()
         self._congested = False
-        self._stopping = False
         # Lists of connections that something is to be done for in this turn, or in the next.
         self._dirty: list[Connection] = []
         self._gated: list[Connection] = []
@@ -210,12 +209,9 @@ class Pump:
 
     def stop(self) -> None:
         """Ask every gateway to come to an end. Turns go on until `connections` is empty, or patience is."""
-        self._stopping = True
         for connection in list(self._connections.values()):
             if connection.state is _OPEN:
                 self._call(connection, connection.gateway.stopping)
-            elif connection.state is ConnectionState.LINGERING:
-                self._drop(connection, "shutting down")
 
     def abandon(self) -> None:
         """Close every connection that is left, as it is."""
@@ -531,9 +527,6 @@ class Pump:
     def _finish(self, connection: Connection) -> None:
         """Everything has been written: say so, and give the peer a moment to read it."""
         self._timers.forget((connection, PumpTimer.WRITE))
-        if self._stopping:
-            self._drop(connection, "")
-            return
         try:
             connection.stream.end_output()
         except OSError:

@@ -473,16 +473,19 @@ def test_stopping_lets_gateways_finish() -> None:
     stream, gateway, connection = world.connect()
     gateway.on_line = publisher = Publisher()
     gateway.on["stopping"] = lambda effects: effects.append(Send(b"bye\n"))
-    idle, _, _ = world.connect()
+    idle, _, idling = world.connect()
     world.send(connection, b"a\n")
     world.pump.stop()
     world.turn()
-    assert idle.closed()
-    assert not stream.closed()
+    assert idle.output_ended
+    idle.input_ended = True
+    world.pump.readable(idling)
+    assert len(world.pump.connections) == 1
     publisher.tickets[0].resolve()
     world.turn()
     assert stream.outgoing == b"OK a\nbye\n"
-    assert stream.closed()
+    assert stream.output_ended
+    world.pass_time(PumpSettings().linger_timeout_ns)
     assert not world.pump.connections
 
 
