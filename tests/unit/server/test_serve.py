@@ -9,6 +9,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from polymq.config_sections import ServerSettings, Settings
+from polymq.server.serve import shell_settings
+from polymq.server.settings import ShellSettings
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,7 +25,7 @@ from polymq.server.serve import run
 
 folder = Path(sys.argv[1])
 nsq = NsqSettings(tcp=UnixAddress(str(folder / "nsq")), http=UnixAddress(str(folder / "http")))
-sys.exit(run(Settings(server=ServerSettings(data=folder / "data", http=None), nsq=nsq)))
+sys.exit(run(Settings(server=ServerSettings(data=folder / "data", http=UnixAddress(str(folder / "door"))), nsq=nsq)))
 """
 
 
@@ -56,6 +60,8 @@ def serve_until_stopped(folder: Path, publish: bytes) -> bytes:
         answer = ask(folder / "nsq", b"  V2PUB topic\n" + len(publish).to_bytes(4, "big") + publish, b"OK")
         assert answer == b"\0\0\0\6\0\0\0\0OK", lines
         statistics = ask(folder / "http", b"GET /stats?format=json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"never")
+        topics = ask(folder / "door", b"GET /v1/topics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"never")
+        assert b'"name":"topic"' in topics
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
         assert process.wait(20) == 0, rest
@@ -70,3 +76,10 @@ def serve_until_stopped(folder: Path, publish: bytes) -> bytes:
 def test_it_serves_stops_and_serves_again(tmp_path: Path) -> None:
     assert b'"depth":1,' in serve_until_stopped(tmp_path, b"hello")
     assert b'"depth":2,' in serve_until_stopped(tmp_path, b"again")
+
+
+def test_settings_reach_the_shell() -> None:
+    settings = shell_settings(Settings(server=ServerSettings(spin_ns=7, connections_max=8)))
+    assert settings.spin.spin_ns == 7
+    assert settings.connections_max == 8
+    assert shell_settings(Settings()) == ShellSettings()
