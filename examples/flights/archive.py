@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import polymq
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Archive", "archived_offset", "flights_of", "start_spark"]
 
@@ -26,7 +29,10 @@ _RESTARTS_MAX: Final = 3
 
 
 def start_spark(folder: Path) -> SparkSession:
-    """Start Spark in this process, with what makes it quick and quiet on one machine."""
+    """Start Spark in this process, with what makes it quick and quiet on one machine.
+
+    Java's words go to `spark.log`: some of them come before any setting of Spark is read.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     source = str(Path(polymq.__file__).parents[1])
@@ -40,6 +46,7 @@ def start_spark(folder: Path) -> SparkSession:
         "spark.log.level": "ERROR",
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": "-Xss4m",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -50,7 +57,23 @@ def start_spark(folder: Path) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("polymq flights")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with error_output_to(folder / "spark.log"):
+        return builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def error_output_to(path: Path) -> Iterator[None]:
+    """Let processes that are started meanwhile write their errors to a file, as long as they live."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with path.open("ab") as words:
+        os.dup2(words.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
 
 
 def flights_of(records: DataFrame) -> DataFrame:

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from polymq.errors import TransportError
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-__all__ = ["Consumed", "Delivery", "consume", "identity"]
+__all__ = ["Batch", "Consumed", "Consumer", "Message", "consume", "identity"]
 
-_RETRY_SECONDS: Final = 0.1
+_LATE_MINUTES: Final = 15
 
 
-class Delivery(Protocol):
-    """What a consumer needs of a message."""
+class Message(Protocol):
+    """What is needed of a message."""
 
     body: bytes
     attempts: int
 
-    async def settle(self) -> None:
-        """Tell the broker that the message is done with."""
+
+class Batch(Protocol):
+    """What is needed of messages that came together."""
+
+    def __iter__(self) -> Iterator[Message]:
+        """Give the messages."""
+
+    def settle(self) -> None:
+        """Tell the broker that all of them are done with."""
+
+
+class Consumer(Protocol):
+    """What is needed of a client; `polymq.clients.nsq.NsqConsumer` finds its broker again by itself."""
+
+    def batches(self) -> AsyncIterator[Batch]:
+        """Give messages as they come."""
 
 
 @dataclass
@@ -34,8 +44,8 @@ class Consumed:
     """What the consumers have done together."""
 
     settled: int = 0
-    flights: set[tuple[str, str, int]] = field(default_factory=set)
     late: int = 0
+    flights: set[tuple[str, str, int]] = field(default_factory=set)
 
 
 def identity(body: bytes) -> tuple[tuple[str, str, int], int | None]:
@@ -44,22 +54,21 @@ def identity(body: bytes) -> tuple[tuple[str, str, int], int | None]:
     return (flight["time_hour"], flight["carrier"], flight["flight"]), flight["dep_delay"]
 
 
-async def consume(subscribe: Callable[[], AbstractAsyncContextManager[AsyncIterator[Delivery]]], path: Path, state: Consumed) -> None:
-    """Settle what comes, for ever; subscribe again when the connection ends. Cancel to stop.
+async def consume(consumer: Consumer, path: Path, state: Consumed) -> None:
+    """Settle what comes, until the consumer is closed.
 
-    Each line of `path` is a flight that was settled, and in which attempt: it is written after the settling was sent.
+    Each line of `path` is a flight that was settled, and in which attempt. A settling that the broker never saw does
+    no harm: the flight comes again, and gets a second line.
     """
-    with path.open("a", encoding="utf-8", buffering=1 << 16) as lines:
-        while True:
-            try:
-                async with subscribe() as deliveries:
-                    async for delivery in deliveries:
-                        flight, delay = identity(delivery.body)
-                        await delivery.settle()
-                        lines.write(f"{flight[0]}\t{flight[1]}\t{flight[2]}\t{delivery.attempts}\n")
-                        state.settled += 1
-                        state.flights.add(flight)
-                        state.late += delay is not None and delay > 15
-            except (TransportError, OSError):
-                pass
-            await asyncio.sleep(_RETRY_SECONDS)
+    with path.open("a", encoding="utf-8") as lines:
+        async for batch in consumer.batches():
+            written = []
+            for message in batch:
+                flight, delay = identity(message.body)
+                state.flights.add(flight)
+                state.settled += 1
+                state.late += delay is not None and delay > _LATE_MINUTES
+                written.append(f"{flight[0]}\t{flight[1]}\t{flight[2]}\t{message.attempts}\n")
+            batch.settle()
+            lines.write("".join(written))
+            lines.flush()

@@ -14,7 +14,7 @@ from examples.flights.data import IDENTITY
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["KEYS", "VALUES", "differences", "gold_of_archive", "gold_of_table", "without_repeats"]
+__all__ = ["KEYS", "VALUES", "differences", "gold_of_archive", "gold_of_table", "names_of_archive", "without_repeats"]
 
 KEYS: Final = ["carrier", "hour"]
 VALUES: Final = ["flights", "cancelled", "delay_mean", "delay_p95"]
@@ -26,6 +26,17 @@ _TOLERANCE: Final = 1e-9
 def without_repeats(archive: DataFrame) -> DataFrame:
     """Keep one record of every flight. A batch job over the whole archive needs no watermark for that."""
     return archive.dropDuplicates(list(IDENTITY))
+
+
+def names_of_archive(archive: DataFrame) -> pd.DataFrame:
+    """Count for every flight its records (`copies`), and tell whether all of them say the same (`agree`)."""
+    from pyspark.sql import functions as f
+
+    fields = [name for name in archive.columns if name not in {"partition", "offset", "stored_at"}]
+    content = f.xxhash64(*fields)
+    counted = archive.groupBy(*IDENTITY).agg(f.count("*").alias("copies"), (f.min(content) == f.max(content)).alias("agree"))
+    names: pd.DataFrame = counted.toPandas()
+    return names
 
 
 def gold_of_archive(flights: DataFrame) -> pd.DataFrame:

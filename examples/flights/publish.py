@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from examples.flights.data import TOPIC
 
@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Pace", "Producer", "Published", "publish"]
 
-_RETRY_SECONDS: Final = 0.1
-
 
 class Producer(Protocol):
-    """What a producer needs of a client."""
+    """What is needed of a client; `polymq.clients.nsq.NsqProducer` finds its broker again by itself."""
 
     async def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None:
         """Publish messages in one command; returns when the broker has acknowledged them."""
-
-    async def close(self) -> None:
-        """Close the connection."""
 
 
 class Published:
@@ -66,30 +61,19 @@ class Pace:
             await self._sleep(start - self._now())
 
 
-async def publish(connect: Callable[[], Awaitable[Producer]], work: deque[list[bytes]], pace: Pace, state: Published) -> None:
+async def publish(producer: Producer, work: deque[list[bytes]], pace: Pace, state: Published) -> None:
     """Publish batches from the pile until none is left.
 
     A batch whose acknowledgement was not seen is published again: it may be in the log already, which nobody can know
     from here. So flights may be repeated, and never lost.
     """
-    producer: Producer | None = None
     while work:
         batch = work.popleft()
         await pace.turn(len(batch))
         while True:
             try:
-                if producer is None:
-                    producer = await connect()
-            except (TransportError, OSError):
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            try:
                 await producer.publish_many(TOPIC, batch)
                 break
-            except (TransportError, OSError):
+            except TransportError:
                 state.repeated += 1
-                await producer.close()
-                producer = None
         state.add(len(batch))
-    if producer is not None:
-        await producer.close()

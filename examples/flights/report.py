@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -39,7 +40,9 @@ def carriers(gold: pd.DataFrame) -> list[tuple[str, int, int, float, int, float]
     return sorted(rows, key=lambda row: -row[1])
 
 
-def show(console: Console, gold: pd.DataFrame, proofs: Sequence[Proof], facts: dict[str, str], out: Path, commands: Sequence[str]) -> None:
+def show(
+    console: Console, gold: pd.DataFrame, proofs: Sequence[Proof], facts: Mapping[str, str], out: Path, commands: Mapping[str, str]
+) -> None:
     """Print the table, the proofs, where everything is, and what to try next."""
     table = Table(title="Departures from New York, 2013, from the archive", title_justify="left")
     for name, right in (
@@ -54,12 +57,11 @@ def show(console: Console, gold: pd.DataFrame, proofs: Sequence[Proof], facts: d
     for carrier, flights, cancelled, mean, hour, worst in carriers(gold)[:10]:
         table.add_row(carrier, f"{flights:,}", f"{cancelled:,}", f"{mean:.1f} min", f"{hour}:00", f"{worst:.0f} min")
     console.print(table)
-    for name, text in facts.items():
-        console.print(f"{name:<22}{text}", highlight=False)
+    console.print(_two_columns(facts))
     console.print()
     for proof in proofs:
         mark = "[bold green]proved[/]" if proof.holds else "[bold red]FAILED[/]"
-        console.print(f"{mark}  {proof.statement}: {proof.numbers}", highlight=False)
+        console.print(f"{mark}  {proof.statement}: {proof.numbers}", highlight=False, soft_wrap=True)
     console.print()
     places = {
         "archive/": "the flights in Parquet, by month",
@@ -67,9 +69,16 @@ def show(console: Console, gold: pd.DataFrame, proofs: Sequence[Proof], facts: d
         "picture.png": "what happened, and the delays",
         "settled/": "what each consumer settled",
         "data/": "the broker's data folder",
-        "broker.log": "what the broker said",
+        "broker.log, spark.log": "what the broker and Spark said",
     }
     console.print(f"In {out}:", highlight=False)
-    for name, text in places.items():
-        console.print(f"  {name:<24}{text}", highlight=False)
-    console.print(Panel("\n".join(commands), title="What to try next", title_align="left", expand=False))
+    console.print(_two_columns(places))
+    console.print(Panel(_two_columns(commands), title="What to try next", title_align="left", expand=False))
+
+
+def _two_columns(rows: Mapping[str, str]) -> Table:
+    """Lay names and texts out beside each other."""
+    grid = Table.grid(padding=(0, 3))
+    for name, text in rows.items():
+        grid.add_row(Text(name, style="bold"), text)
+    return grid

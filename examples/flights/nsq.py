@@ -1,4 +1,0 @@
-"""placeholder."""
-
-Deliveries = ProducerConnection = object
-connect = subscribe = None
