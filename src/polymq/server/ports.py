@@ -87,6 +87,10 @@ class Store(Protocol):
     def due_ns(self) -> int | None:
         """When commit() has something to do by itself, monotonic."""
 
+    @property
+    def unwritten(self) -> str:
+        """Why the last commit() could not write down what the turn did beside publishing; "" if it could."""
+
     def commit(self) -> None:
         """Write what this turn staged."""
 

@@ -150,6 +150,8 @@ class Pump:
         if self._rung:
             self._wake()
         store.commit()
+        if store.unwritten:
+            self._hang_up(store.unwritten)
         store.poll()
         if self._gated:
             self._settle()
@@ -164,6 +166,17 @@ class Pump:
                 self._flush(connection)
         if store.congested is not self._congested:
             self._follow_congestion()
+
+    def _hang_up(self, reason: str) -> None:
+        """Close every connection without another word: this turn's settles and requeues are not in the journal.
+
+        Whatever a client is told now would confirm them (a later command that is answered does), and they would come
+        back after a crash.
+        """
+        if self._connections:
+            log.error("closing every connection: %s", reason)
+        for connection in list(self._connections.values()):
+            self._drop(connection, reason)
 
     def _deliver(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
@@ -181,8 +194,14 @@ class Pump:
         """When `end_turn` is wanted although nothing is readable, monotonic; may be past; None: not by itself."""
         if self._dirty or self._again or self._rung:
             return _AT_ONCE
-        dues = (self._broker.due_ns(), self._store.due_ns, self._timers.due_ns())
-        return min((due for due in dues if due is not None), default=None)
+        due_ns = self._broker.due_ns()
+        other_ns = self._store.due_ns
+        if other_ns is not None and (due_ns is None or other_ns < due_ns):
+            due_ns = other_ns
+        other_ns = self._timers.due_ns()
+        if other_ns is not None and (due_ns is None or other_ns < due_ns):
+            due_ns = other_ns
+        return due_ns
 
     # The end
 

@@ -7,12 +7,20 @@ broken, the options that the seed drew, and the last events.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from polymq.testing.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from polymq.testing.trace import Trace
 
 __all__ = ["Outcome", "main", "simulate"]
 
@@ -33,7 +41,8 @@ def simulate(seed: int, *, verbose: bool = False, tail: int = 60) -> Outcome:
     world = World(seed, echo=_print if verbose else None)
     failure = report = ""
     try:
-        world.run()
+        with _log_to(world.trace):
+            world.run()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
         where = "".join(traceback.format_exception(error)[-6:])
@@ -42,6 +51,29 @@ def simulate(seed: int, *, verbose: bool = False, tail: int = 60) -> Outcome:
             f"seed {seed}: {failure}\n\noptions:\n{world.options.describe()}\n\n{where}\nlast events:\n{events}\n\nseed {seed}: {failure}"
         )
     return Outcome(seed, failure, report, world.trace.fingerprint(), world.ledger.delivered_count)
+
+
+@contextmanager
+def _log_to(trace: Trace) -> Iterator[None]:
+    """Make the broker's own log a part of the trace."""
+    logger = logging.getLogger("polymq")
+    handler = _TraceHandler(trace)
+    logger.addHandler(handler)
+    propagated, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.propagate = propagated
+        logger.removeHandler(handler)
+
+
+class _TraceHandler(logging.Handler):
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._trace("the broker logs: %s", record.getMessage())
 
 
 def main(arguments: list[str] | None = None) -> int:

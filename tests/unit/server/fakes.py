@@ -157,6 +157,7 @@ class Store:
         self.calls = calls
         self.congested = False
         self.due_ns: int | None = None
+        self.unwritten = ""
         self.on_commit: Callable[[], None] = lambda: None
 
     def commit(self) -> None:

@@ -480,3 +480,27 @@ def test_an_idle_connection_holds_no_buffer() -> None:
     assert not connection.outbox.data
     assert not connection.rest
     assert connection.private is None
+
+
+def test_nothing_is_said_of_a_turn_that_the_journal_did_not_take() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    other, _, _ = world.connect()
+    gateway.on_line = echo
+    world.store.unwritten = "the disk is full"
+    world.send(connection, b"settle\n")
+    assert stream.outgoing == b""
+    assert stream.closed()
+    assert other.closed()
+    assert not world.pump.connections
+
+
+def test_connections_are_taken_again_once_the_journal_takes_entries() -> None:
+    world = World()
+    world.store.unwritten = "the disk is full"
+    world.pump.end_turn()
+    world.store.unwritten = ""
+    stream, gateway, connection = world.connect()
+    gateway.on_line = echo
+    world.send(connection, b"one\n")
+    assert stream.outgoing == b"one\n"

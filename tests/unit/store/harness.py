@@ -10,6 +10,7 @@ from polymq.store.store import Store
 from polymq.store.workers import InlineWorker
 from polymq.testing.clock import FakeClock
 from polymq.testing.disk import FakeFiles
+from polymq.testing.worker import FakeWorker
 from polymq.wire.records import read_messages
 from polymq.wire.slices import MessageBatch
 
@@ -52,6 +53,8 @@ class Harness:
         self.files = files or FakeFiles(seed)
         self.settings = StoreSettings(**(SMALL | settings))
         self.boot = 1
+        # Not 0: jobs run and end at moments of the seed's choice.
+        self.worker_delay_ns_max = 0
         self.worker: Worker = InlineWorker()
         self.store: Store
         self.replayed: list[bytes] = []
@@ -59,6 +62,8 @@ class Harness:
     def open(self, files: Files | None = None) -> Store:
         """Open the folder; the core's entries are in `replayed`."""
         self.worker = InlineWorker()
+        if self.worker_delay_ns_max:
+            self.worker = FakeWorker(self.clock, self.random.getrandbits(64), delay_ns_max=self.worker_delay_ns_max)
         self.store = Store.open(
             files or self.files,
             self.worker,
@@ -80,11 +85,17 @@ class Harness:
         self.crash(power_loss=power_loss)
         return self.open().open_log(number, sync=sync)
 
+    def poll(self) -> bool:
+        """Poll the store, letting time pass for a worker that needs it."""
+        if isinstance(self.worker, FakeWorker):
+            self.clock.advance(self.random.randrange(self.worker_delay_ns_max))
+        return self.store.poll()
+
     def turn(self) -> None:
         """Commit what was staged; let time pass, so that syncs become due, and run what has ended."""
         self.store.commit()
         self.clock.advance(600)
-        self.store.poll()
+        self.poll()
 
     def publish(self, log: Log, messages: Sequence[bytes], *, origin: int = NSQ) -> None:
         """Append in a turn of its own."""
@@ -93,11 +104,11 @@ class Harness:
 
     def settle(self) -> None:
         """Take turns until everything is synced."""
-        for _ in range(8):
+        for _ in range(8 if not self.worker_delay_ns_max else 30):
             self.turn()
 
 
-def drain(store: Store, reader: Reader, *, count_max: int = 7, size_bytes_max: int = 1 << 20) -> list[bytes]:
+def drain(harness: Harness, reader: Reader, *, count_max: int = 7, size_bytes_max: int = 1 << 20) -> list[bytes]:
     """Read bodies up to the end."""
     found: list[bytes] = []
     while True:
@@ -107,11 +118,11 @@ def drain(store: Store, reader: Reader, *, count_max: int = 7, size_bytes_max: i
             messages = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, piece.count, piece.end)
             found += [message.body for message in messages]
         elif reader.waiting:
-            store.poll()
+            harness.poll()
         else:
             return found
 
 
-def read_all(store: Store, log: Log, offset: int | None = None) -> list[bytes]:
+def read_all(harness: Harness, log: Log, offset: int | None = None) -> list[bytes]:
     """Read the bodies from an offset on."""
-    return drain(store, log.reader(log.start if offset is None else offset))
+    return drain(harness, log.reader(log.start if offset is None else offset))

@@ -38,6 +38,7 @@ class Run:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.harness = Harness(seed, hot_size_bytes=self.random.choice((0, 2000, 1 << 20)), open_segments_max=self.random.choice((2, 400)))
+        self.harness.worker_delay_ns_max = self.random.choice((0, 2000))
         self.models = {number: Model() for number in NUMBERS}
         self.entries = 0
         self.entries_committed = 0
@@ -75,7 +76,7 @@ class Run:
             assert log.start <= model.start
             self.harness.settle()
             assert log.readable == log.end
-            found = read_all(self.harness.store, log)
+            found = read_all(self.harness, log)
             assert found == model.messages[log.start : log.end], f"partition {number}"
             del model.messages[log.end :]
             model.committed = model.synced = log.end
@@ -125,7 +126,7 @@ class Run:
 
     def do_poll(self) -> None:
         waiting = self.sync_ticket_entries()
-        self.harness.store.poll()
+        self.harness.poll()
         self.note_synced()
         if waiting is not None and waiting[0].state.value == "done":
             self.entries_synced = max(self.entries_synced, waiting[1])
@@ -150,9 +151,7 @@ class Run:
         number = self.random.choice(NUMBERS)
         reader = self.readers[number]
         first = max(reader.offset, self.logs[number].start)
-        found = drain(
-            self.harness.store, reader, count_max=self.random.choice((1, 3, 1000)), size_bytes_max=self.random.choice((1, 300, 100000))
-        )
+        found = drain(self.harness, reader, count_max=self.random.choice((1, 3, 1000)), size_bytes_max=self.random.choice((1, 300, 100000)))
         assert found == self.models[number].messages[first : self.logs[number].readable]
         self.note_synced()
 
@@ -168,7 +167,7 @@ class Run:
         log = self.logs[number]
         offset = self.random.randint(log.start, log.end)
         while (view := log.batches(offset, self.random.choice((1, 1500)))) is None:
-            self.harness.store.poll()
+            self.harness.poll()
         if offset >= log.readable:
             assert len(view) == 0
             return
@@ -271,7 +270,7 @@ def test_a_kill_at_every_operation_keeps_every_promise(power_loss: bool) -> None
             assert log.end >= end, kill_at
             harness.settle()
             expected = [body for turn in range(12) for body in bodies(10 * turn, 10, 100)]
-            assert read_all(store, log) == expected[: log.end], kill_at
+            assert read_all(harness, log) == expected[: log.end], kill_at
         if promised[1] == 120:
             assert store.health() == []
 
