@@ -26,10 +26,10 @@ NS_PER_S: Final = 10**9
 TOPIC_NUMBERS: Final = {"polymq_topic_held_messages": "held", "polymq_topic_scheduled_messages": "scheduled"}
 GROUP_NUMBERS: Final = {
     "polymq_group_depth_messages": "waiting",
-    "polymq_group_leased_messages": "in flight",
+    "polymq_group_leased_messages": "in_flight",
     "polymq_group_deferred_messages": "deferred",
     "polymq_group_requeues_total": "requeued",
-    "polymq_group_timeouts_total": "timed out",
+    "polymq_group_timeouts_total": "timed_out",
 }
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -39,11 +39,11 @@ all topics and their channels
 [cyan]polymq stats orders billing --watch 2s[/cyan]
 two topics, again every two seconds, until Ctrl-C
 
-[cyan]polymq stats --json | jq '.[] | select(.groups.delays.waiting > 1000)'[/cyan]
+[cyan]polymq stats --json | jq '.[] | select(.groups.billing.waiting > 1000)'[/cyan]
 for scripts
 
 In the table, "in log" is what can be read back: finished messages stay for a while. "waiting" is what a channel has
-still to deliver.
+still to deliver; on a topic's own line it is what no channel may have yet.
 """
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
@@ -90,13 +90,16 @@ def to_table(rows: Iterable[TopicRow]) -> Table:
     columns = list(GROUP_NUMBERS.values())
     table = Table(box=None, pad_edge=False)
     table.add_column("topic / channel", overflow="fold")
-    for title in ("partitions", "in log", "published", "scheduled", *columns):
-        table.add_column(title, justify="right")
+    for title in ("in log", "published", *columns):
+        table.add_column(title.replace("_", " "), justify="right", no_wrap=True)
     for row in rows:
-        numbers = [f"{value:,}" for value in (row.partitions, row.in_log, row.end, row.scheduled)]
-        table.add_row(f"[bold]{row.name}[/bold]", *numbers, *[""] * len(columns))
-        for name, group in sorted(row.groups.items()):
-            table.add_row(f"  {name}", "", "", "", "", *[f"{group[column]:,}" if column in group else "" for column in columns])
+        name = row.name if row.partitions == 1 else f"{row.name} ({row.partitions} partitions)"
+        # What waits to be appended is shown where it is looked for: it becomes every group's.
+        numbers = {"waiting": row.held, "deferred": row.scheduled}
+        cells = [f"{numbers[column]:,}" if numbers.get(column) else "" for column in columns]
+        table.add_row(f"[bold]{name}[/bold]", f"{row.in_log:,}", f"{row.end:,}", *cells)
+        for group_name, group in sorted(row.groups.items()):
+            table.add_row(f"  {group_name}", "", "", *[f"{group[column]:,}" if column in group else "" for column in columns])
     return table
 
 
@@ -142,7 +145,7 @@ def stats(
         pause_seconds = None if watch is None else parse_duration(watch) / NS_PER_S
     except ValueError as error:
         raise ConfigError([f"--watch {watch!r}: {error}"]) from error
-    console = Console(file=sys.stdout)
+    console = Console(file=sys.stdout, highlight=False)
     with contextlib.closing(LogClient(format_address(tcp_address_of("server.http", http)))) as client:
         show(client, topics or (), console, as_json=as_json)
         while pause_seconds is not None:
