@@ -155,7 +155,7 @@ def test_lines_of_the_input(producers: list[FakeProducer], monkeypatch: pytest.M
         fileno = staticmethod(lambda: 0)
 
     monkeypatch.setattr(publish_module, "read_chunk", read)
-    monkeypatch.setattr(publish_module.sys, "stdin", Input)
+    monkeypatch.setattr("sys.stdin", Input)
     count = asyncio.run(publish_module._publish("t", [], False, 0, "h:1"))
     assert count == 2
     assert producers[0].calls[0] == ("t", [b"a", b"b"], 0)

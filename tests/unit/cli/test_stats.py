@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from polymq.cli import stats as stats_module
 from polymq.cli.main import app
 from polymq.cli.stats import TopicRow, gather, show
 from polymq.clients.log import Family, LogClient, PartitionInfo, TopicInfo
@@ -119,7 +118,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(stats_module.time, "sleep", sleep)
+    monkeypatch.setattr("polymq.cli.stats.time.sleep", sleep)
     assert CliRunner().invoke(app, ["stats", "--http", "h:1", "--watch", "2s"]).exit_code != 0
     assert pauses == [2.0, 2.0, 2.0]
     assert client.fetched == 4
