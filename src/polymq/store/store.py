@@ -140,6 +140,7 @@ class Store:
             raise StoreFailed(f"the journal cannot be written: {self.journal.blocked}. Make room on the disk")
         if self.journal.failed or not self._committer.sync_now():
             raise StoreFailed(f"{self.journal.failed}. Look after the disk")
+        self._committer.changed = False
 
     def _own_entries(self) -> Iterator[bytes]:
         """Give the store's part of a snapshot."""
@@ -296,8 +297,9 @@ class Store:
             self.commit()
             self._worker.drain()
             self._stop_clean()
-        for log in self._logs.values():
-            log.close()
+            for log in self._logs.values():
+                log.close()
+            self.journal.chain.close()
         self._volume.close()
         self._volume.files.close()
 
