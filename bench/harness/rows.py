@@ -6,11 +6,17 @@ which order, and what becomes of the figures is not decided here.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.harness.generator import LoadError
 from bench.harness.machine import SmallCache
 from bench.harness.servers import Server, Setup
 
@@ -290,6 +296,23 @@ def written(bench: Bench, kind: str) -> Figures:
     return figures
 
 
+def spark(bench: Bench, kind: str) -> Figures:
+    """Records per second of Spark's one core, out of the log and out of Parquet."""
+    count = bench.count(2_000_000)
+    program = Path(__file__).with_name("spark_read.py")
+    with Server(kind, bench.setup) as server, tempfile.TemporaryDirectory(dir=bench.setup.scratch) as folder:
+        bench.generator.run("prefill", server.tcp, messages=count, batch=200, subscribers=1)
+        command = [sys.executable, str(program), server.log_door, "bench", str(count), folder]
+        environment = {**os.environ, "PYTHONPATH": str(program.parents[2] / "src")}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
+    if done.returncode:
+        raise LoadError(f"Spark: {done.stderr.strip()[-300:]}")
+    read = json.loads(done.stdout.splitlines()[-1])
+    if read["rows"] != count:
+        raise LoadError(f"Spark read {read['rows']} of {count} records")
+    return {"log": count / read["log_seconds"], "parquet": count / read["parquet_seconds"]}
+
+
 PUBLISHERS = ("nsqd", "polymq", "polymq-fsync")
 RATE = "messages/s"
 
@@ -389,5 +412,13 @@ ROWS: tuple[Row, ...] = (
         written,
         once=True,
         note="occupied includes space prepared for coming messages; nsqd with mem-queue-size 0, since else it writes nothing",
+    ),
+    Row(
+        "spark",
+        "Spark on one core, 200 B, into Parquet",
+        (Metric("log", "out of the log", "records/s"), Metric("parquet", "the same rows out of Parquet", "records/s")),
+        spark,
+        ("polymq",),
+        note="the JVM and its Python worker share one core; the broker has another",
     ),
 )

@@ -59,6 +59,8 @@ class Server:
         self.log = setup.scratch / f"{kind}.log"
         self.tcp = f"127.0.0.1:{setup.port_base}"
         self.http = f"127.0.0.1:{setup.port_base + 1}"
+        # polymq's own HTTP door, from which Spark reads.
+        self.log_door = f"127.0.0.1:{setup.port_base + 2}"
         self.mem_queue_size = mem_queue_size
         self.wrapper = wrapper or []
         self.process: subprocess.Popen[bytes] | None = None
@@ -81,8 +83,11 @@ class Server:
         """Start on the data that is there, and return the seconds until a client's IDENTIFY is answered."""
         command = [*self.wrapper, *self.command()]
         began = time.perf_counter()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.setup.scratch)
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.setup.scratch, env=environment
+            )
         while not self._accepts():
             if self.process.poll() is not None:
                 raise MissingServerError(f"{self.kind} ended with status {self.process.returncode}: {self._last_words()}")
@@ -183,7 +188,6 @@ def nsqd_command(server: Server) -> list[str]:
 
 
 def polymq_command(server: Server) -> list[str]:
-    base = server.setup.port_base
     return [
         *server.setup.polymq,
         "serve",
@@ -194,16 +198,14 @@ def polymq_command(server: Server) -> list[str]:
         "--nsq-http",
         server.http,
         "--http",
-        f"127.0.0.1:{base + 2}",
+        server.log_door,
         *server.setup.polymq_extra,
     ]
 
 
 def polymq_fsync_command(server: Server) -> list[str]:
     """The other durability point: an answer waits for the disk."""
-    config = server.setup.scratch / "fsync.toml"
-    config.write_text('[store]\ndurability = "fsync"\n')
-    return [*polymq_command(server), "--config", str(config)]
+    return [*polymq_command(server), "--set", "store.durability=fsync"]
 
 
 def loop_command(server: Server) -> list[str]:
@@ -220,4 +222,4 @@ def default_polymq() -> list[str]:
     given = os.environ.get("POLYMQ_COMMAND")
     if given:
         return shlex.split(given)
-    return [str(installed)] if installed.exists() else [sys.executable, "-m", "polymq.cli.main"]
+    return [str(installed)] if installed.exists() else [sys.executable, "-m", "polymq.cli"]

@@ -87,11 +87,9 @@ def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int) 
         advertise = "-broadcast-address=127.0.0.1"
         return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", advertise, timeout]
     # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
-    ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli.main"))
-    config = folder.with_name("polymq.toml")
-    config.write_text(f'[nsq]\nmsg_timeout = "{message_timeout_ms}ms"\n')
-    listeners = ["--nsq", tcp, "--nsq-http", http, "--http", admin]
-    return [*ours, "serve", "--config", str(config), "--data", str(folder), *listeners, "--advertise", "127.0.0.1"]
+    ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
+    settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]
+    return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *settings]
 
 
 def answers(address: str) -> bool:

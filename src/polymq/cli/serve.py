@@ -91,7 +91,7 @@ def serve(**arguments: Any) -> None:
         print(f"polymq: {notice}", file=sys.stderr)
     from polymq.server import serve as server
 
-    server.run(settings)
+    raise typer.Exit(server.run(settings))
 
 
 def _parameter(setting: Setting) -> Parameter:

@@ -211,6 +211,10 @@ class LogClient:
         if expected is not None and expected.isdecimal() and int(expected) != len(body):
             self.close()
             raise ConnectionLost(f"the connection to {self._host}:{self._port} ended within an answer")
+        if response.status == http.client.SERVICE_UNAVAILABLE and b'"SHUTTING_DOWN"' in body:
+            # It will be gone in a moment, and perhaps back in another: the same as not reaching it.
+            self.close()
+            raise ConnectionLost(f"the broker at {self._host}:{self._port} is shutting down")
         return response.status, response.headers, body
 
     def _connect(self) -> http.client.HTTPConnection:

@@ -213,7 +213,9 @@ def _topic_entries(topic: Topic) -> Iterator[bytes]:
         if partition.schedule is not None:
             number = partition.schedule.log.number
             yield journal_entries.catalogue("schedule_created", partition=partition.number, number=number)
-            yield journal_entries.schedule_state(partition.number, partition.schedule.entries())
+            yield journal_entries.schedule_state(partition.number)
+            for pairs in partition.schedule.pairs():
+                yield journal_entries.waiting(partition.number, pairs)
     for group in topic.groups.values():
         if not group.ephemeral:
             yield from _group_entries(group)

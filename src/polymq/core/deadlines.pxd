@@ -1,1 +1,1 @@
-# No C helpers needed: the annotations in deadlines.py say it all.
+from polymq.wire.inline cimport store_i64

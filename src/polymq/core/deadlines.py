@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from typing import Protocol
+from typing import Final, Protocol
 
 import cython
 
+if not cython.compiled:
+    from polymq.wire.inline import store_i64
+
 __all__ = ["DueHeap", "Timed", "Timers"]
+
+# Entries per piece of a snapshot: 64 KiB.
+_PAIRS_PER_PIECE: Final = 4096
 
 
 @cython.cclass
 class DueHeap:
-    """A binary heap of (due time in ns, 63-bit value), the earliest first. Cost: O(log n), 16 bytes per entry."""
+    """A binary heap of (due time in ns, 63-bit value): the earliest first, of equals the smallest value.
+
+    Cost: O(log n), 16 bytes per entry.
+    """
 
     due: cython.longlong[::1]
     value: cython.longlong[::1]
@@ -39,7 +48,7 @@ class DueHeap:
         self.count += 1
         while i > 0:
             parent = (i - 1) // 2
-            if self.due[parent] <= due:
+            if self.due[parent] < due or (self.due[parent] == due and self.value[parent] < value):
                 break
             self.due[i] = self.due[parent]
             self.value[i] = self.value[parent]
@@ -65,9 +74,9 @@ class DueHeap:
             child = 2 * i + 1
             if child >= self.count:
                 break
-            if child + 1 < self.count and self.due[child + 1] < self.due[child]:
+            if child + 1 < self.count and self._before(child + 1, self.due[child], self.value[child]):
                 child += 1
-            if self.due[child] >= due:
+            if not self._before(child, due, value):
                 break
             self.due[i] = self.due[child]
             self.value[i] = self.value[child]
@@ -77,9 +86,38 @@ class DueHeap:
             self.value[i] = value
         return first
 
-    def entries(self) -> list[tuple[int, int]]:
-        """Copy every (due, value) out, in no order: for snapshots."""
-        return [(self.due[i], self.value[i]) for i in range(self.count)]
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _before(self, i: cython.Py_ssize_t, due: cython.longlong, value: cython.longlong) -> cython.bint:
+        return self.due[i] < due or (self.due[i] == due and self.value[i] < value)
+
+    def pairs(self) -> list[bytes]:
+        """Copy every entry out, in no order, as pieces of at most 4,096 (due i64, value i64) pairs: for snapshots."""
+        pieces: list[bytes] = []
+        first: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        for first in range(0, self.count, _PAIRS_PER_PIECE):
+            count: cython.Py_ssize_t = min(_PAIRS_PER_PIECE, self.count - first)
+            buffer = bytearray(count * 16)
+            view: cython.uchar[::1] = buffer
+            for i in range(count):
+                at = i * 16
+                store_i64(view, at, self.due[first + i])
+                store_i64(view, at + 8, self.value[first + i])
+            pieces.append(bytes(buffer))
+        return pieces
+
+    def smallest_value(self) -> int:
+        """Give the smallest value in the heap. Asserts that there is one. Cost: O(n), about a ns each."""
+        assert self.count > 0
+        i: cython.Py_ssize_t
+        smallest: cython.longlong = self.value[0]
+        for i in range(1, self.count):
+            if self.value[i] < smallest:
+                smallest = self.value[i]
+        return smallest
 
     def clear(self) -> None:
         """Forget everything and give the memory back."""

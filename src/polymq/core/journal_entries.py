@@ -6,12 +6,14 @@
     35 emptied     u32 group, u32 partition, i64 end: everything below is settled
     36 scheduled   u32 partition, i64 first offset in its schedule log, u32 count, i64 due
     37 released    u32 partition, i64 base offset that the messages will have, then i64 schedule offsets
-    38 lease state u32 group, u32 partition, i64 next, i64 floor, then (offset i64, attempts i64, due i64; -1 = none) triples
-    39 schedule state  u32 partition, then (due i64, schedule offset i64) pairs
+    38 lease state u32 group, u32 partition, i64 next, i64 floor: everything between is settled but for what 41 says
+    39 schedule state  u32 partition: nothing waits but for what 44 says
     40 cursor      u32 group, u32 partition, i64 offset
-    41 lease state, continued   u32 group, u32 partition, then triples as in 38
+    41 unsettled   u32 group, u32 partition, then (offset i64, attempts i64) pairs
     42 dropped     u32 group, u32 partition, i64 first, i64 end: left out before the group came to them
     43 truncated   u32 partition, i64 end: a power loss took what was behind; nobody has settled anything there
+    44 waiting     u32 partition, then (due i64, schedule offset i64) pairs
+    45 deferred    u32 group, then (due i64, message id i64) pairs
 
 Entries are facts, replayed in order by `recovery.py`; docs/DATA_FILES.md describes the frames around them. Kinds are
 never reused.
@@ -25,34 +27,38 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 __all__ = [
     "CATALOGUE",
     "CURSOR",
+    "DEFERRED",
     "DROPPED",
     "EMPTIED",
     "LEASE_STATE",
-    "LEASE_STATE_MORE",
     "RELEASED",
     "REQUEUED",
     "SCHEDULED",
     "SCHEDULE_STATE",
     "SETTLED_RANGES",
     "TRUNCATED",
+    "UNSETTLED",
+    "WAITING",
     "catalogue",
     "cursor",
+    "deferred",
     "dropped",
     "emptied",
     "integers",
     "lease_state",
-    "lease_state_more",
     "released",
     "requeued",
     "schedule_state",
     "scheduled",
     "settled",
     "truncated",
+    "unsettled",
+    "waiting",
 ]
 
 CATALOGUE: Final = 32
@@ -64,9 +70,11 @@ RELEASED: Final = 37
 LEASE_STATE: Final = 38
 SCHEDULE_STATE: Final = 39
 CURSOR: Final = 40
-LEASE_STATE_MORE: Final = 41
+UNSETTLED: Final = 41
 DROPPED: Final = 42
 TRUNCATED: Final = 43
+WAITING: Final = 44
+DEFERRED: Final = 45
 
 GROUP_PARTITION: Final = struct.Struct("<BII")
 REQUEUED_FORM: Final = struct.Struct("<BIIqIq")
@@ -112,20 +120,29 @@ def released(partition: int, base_offset: int, offsets: Sequence[int]) -> bytes:
     return RELEASED_FORM.pack(RELEASED, partition, base_offset) + integers(offsets)
 
 
-def lease_state(group: int, partition: int, *, next_offset: int, floor: int, triples: Sequence[int]) -> bytes:
-    """Encode a group's place in one partition, with the first of what it has not settled."""
-    return LEASE_STATE_FORM.pack(LEASE_STATE, group, partition, next_offset, floor) + integers(triples)
+def lease_state(group: int, partition: int, *, next_offset: int, floor: int) -> bytes:
+    """Encode a group's place in one partition; `unsettled` entries follow."""
+    return LEASE_STATE_FORM.pack(LEASE_STATE, group, partition, next_offset, floor)
 
 
-def lease_state_more(group: int, partition: int, triples: Sequence[int]) -> bytes:
-    """Encode more of what a group has not settled."""
-    return GROUP_PARTITION.pack(LEASE_STATE_MORE, group, partition) + integers(triples)
+def unsettled(group: int, partition: int, pairs: bytes) -> bytes:
+    """Encode what a group was given and has not settled; pairs as `LeaseWindow.unsettled_pairs` gives them."""
+    return GROUP_PARTITION.pack(UNSETTLED, group, partition) + pairs
 
 
-def schedule_state(partition: int, pairs: Iterable[tuple[int, int]]) -> bytes:
-    """Encode what waits in a partition's schedule."""
-    flat = [number for pair in pairs for number in pair]
-    return SCHEDULE_STATE_FORM.pack(SCHEDULE_STATE, partition) + integers(flat)
+def deferred(group: int, pairs: bytes) -> bytes:
+    """Encode when deferred messages of a group are due; pairs as `DueHeap.pairs` gives them."""
+    return SCHEDULE_STATE_FORM.pack(DEFERRED, group) + pairs
+
+
+def schedule_state(partition: int) -> bytes:
+    """Encode that what waits in a partition's schedule is listed anew; `waiting` entries follow."""
+    return SCHEDULE_STATE_FORM.pack(SCHEDULE_STATE, partition)
+
+
+def waiting(partition: int, pairs: bytes) -> bytes:
+    """Encode what waits in a partition's schedule; pairs as `DueHeap.pairs` gives them."""
+    return SCHEDULE_STATE_FORM.pack(WAITING, partition) + pairs
 
 
 def cursor(group: int, partition: int, offset: int) -> bytes:

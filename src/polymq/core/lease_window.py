@@ -42,6 +42,8 @@ _SLOTS_FIRST: Final = 1024
 _SLOTS_DENSE: Final = 1 << 18
 # Stragglers may be moved when at most one slot in this many is unsettled: a dictionary entry costs about 20 slots.
 _SPARSE_RATIO: Final = 32
+# Pairs per piece of a snapshot: 64 KiB.
+_PAIRS_PER_PIECE: Final = 4096
 
 
 @cython.cclass
@@ -339,6 +341,35 @@ class LeaseWindow:
             state, attempts, _owner = self.slot(offset)
             if state != SETTLED:
                 yield offset, state, attempts
+
+    def unsettled_pairs(self) -> list[bytes]:
+        """Give what `unsettled` lists as pieces of at most 4,096 (offset i64, attempts i64) pairs: for snapshots.
+
+        Cost: a few ns per slot between floor and next.
+        """
+        pieces: list[bytes] = []
+        buffer = bytearray(_PAIRS_PER_PIECE * 16)
+        view: cython.uchar[::1] = buffer
+        at: cython.Py_ssize_t = 0
+        for offset in sorted(self.overflow):
+            store_i64(view, at, offset)
+            store_i64(view, at + 8, self.overflow[offset][1])
+            at += 16
+            if at == _PAIRS_PER_PIECE * 16:
+                pieces.append(bytes(buffer))
+                at = 0
+        i: cython.Py_ssize_t
+        for i in range(self.floor - self.base, self.next - self.base):
+            if self.state[i] != 2:
+                store_i64(view, at, self.base + i)
+                store_i64(view, at + 8, self.attempts[i])
+                at += 16
+                if at == _PAIRS_PER_PIECE * 16:
+                    pieces.append(bytes(buffer))
+                    at = 0
+        if at:
+            pieces.append(bytes(buffer[:at]))
+        return pieces
 
     def first_unsettled(self) -> int:
         """Give the lowest offset that still matters: what retention must keep."""

@@ -159,25 +159,23 @@ class _Replay:
             group.skips[partition] = [skip for skip in group.skips.get(partition, []) if skip[1] > end]
 
     def lease_state(self, entry: bytes) -> None:
-        _kind, group_id, partition, next_offset, floor = entries.LEASE_STATE_FORM.unpack_from(entry)
-        group = self.groups[group_id]
+        _kind, group_id, partition, next_offset, floor = entries.LEASE_STATE_FORM.unpack(entry)
         window = LeaseWindow(partition, floor)
-        group.windows[partition] = window
+        self.groups[group_id].windows[partition] = window
         window.restore_next(next_offset)
         if next_offset > floor:
             window.restore_settled(floor, next_offset - 1)
-        self._restore_triples(group, window, entry, entries.LEASE_STATE_FORM.size)
 
-    def lease_state_more(self, entry: bytes) -> None:
+    def unsettled(self, entry: bytes) -> None:
         _kind, group_id, partition = entries.GROUP_PARTITION.unpack_from(entry)
-        group = self.groups[group_id]
-        self._restore_triples(group, group.windows[partition], entry, entries.GROUP_PARTITION.size)
-
-    def _restore_triples(self, group: _Group, window: LeaseWindow, entry: bytes, at: int) -> None:
-        for offset, attempts, due_ns in struct.iter_unpack("<qqq", entry[at:]):
+        window = self.groups[group_id].windows[partition]
+        for offset, attempts in struct.iter_unpack("<qq", entry[entries.GROUP_PARTITION.size :]):
             window.restore(offset, attempts, deferred=False)
-            if due_ns >= 0:
-                group.due[window.partition << limits.OFFSET_BITS | offset] = due_ns
+
+    def deferred(self, entry: bytes) -> None:
+        _kind, group_id = entries.SCHEDULE_STATE_FORM.unpack_from(entry)
+        pairs = struct.iter_unpack("<qq", entry[entries.SCHEDULE_STATE_FORM.size :])
+        self.groups[group_id].due.update((message_id, due_ns) for due_ns, message_id in pairs)
 
     def dropped(self, entry: bytes) -> None:
         _kind, group_id, partition, first, end = entries.LEASE_STATE_FORM.unpack(entry)
@@ -224,9 +222,13 @@ class _Replay:
         self.releases.append((partition, base_offset, gone))
 
     def schedule_state(self, entry: bytes) -> None:
+        _kind, partition = entries.SCHEDULE_STATE_FORM.unpack(entry)
+        self.scheduled[partition] = {}
+
+    def waiting(self, entry: bytes) -> None:
         _kind, partition = entries.SCHEDULE_STATE_FORM.unpack_from(entry)
         pairs = struct.iter_unpack("<qq", entry[entries.SCHEDULE_STATE_FORM.size :])
-        self.scheduled[partition] = {offset: due_ns for due_ns, offset in pairs}
+        self.scheduled[partition].update((offset, due_ns) for due_ns, offset in pairs)
 
 
 def _truncate_group(group: _Group, partition: int, index: int, end: int) -> bool:
@@ -258,9 +260,11 @@ _APPLY = {
     entries.LEASE_STATE: _Replay.lease_state,
     entries.SCHEDULE_STATE: _Replay.schedule_state,
     entries.CURSOR: _Replay.cursor,
-    entries.LEASE_STATE_MORE: _Replay.lease_state_more,
+    entries.UNSETTLED: _Replay.unsettled,
     entries.DROPPED: _Replay.dropped,
     entries.TRUNCATED: _Replay.truncated,
+    entries.WAITING: _Replay.waiting,
+    entries.DEFERRED: _Replay.deferred,
 }
 
 

@@ -130,11 +130,13 @@ class Schedule:
         self._ready.clear()
         self.armed_ns = None
 
-    def entries(self) -> list[tuple[int, int]]:
-        """List (due time, offset) of everything that waits: for snapshots."""
-        return [*self._due.entries(), *((0, offset) for offset in self._ready)]
+    def pairs(self) -> list[bytes]:
+        """Give (due i64, offset i64) pairs of everything that waits, in pieces: for snapshots."""
+        ready = journal_entries.integers([number for offset in self._ready for number in (0, offset)])
+        return [*([ready] if ready else []), *self._due.pairs()]
 
     @property
     def first_needed(self) -> int:
         """Give the lowest offset of the schedule's log that still waits."""
-        return min((offset for _due, offset in self.entries()), default=self.log.end)
+        lowest = min(self._ready, default=self.log.end)
+        return min(lowest, self._due.smallest_value()) if len(self._due) else lowest

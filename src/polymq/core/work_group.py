@@ -14,7 +14,7 @@ from polymq import limits
 from polymq.core import journal_entries
 from polymq.core.deadlines import DueHeap
 from polymq.core.group import Delivery, GroupKind, Subscription
-from polymq.core.lease_window import DEFERRED, FAIL_NOT_OWNED, LeaseWindow
+from polymq.core.lease_window import FAIL_NOT_OWNED, LeaseWindow
 from polymq.errors import Refusal, RefusalCode
 
 if TYPE_CHECKING:
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "Share", "WorkGroup"]
 
-# A given-back message waits behind this many at most. nsqd's default in-memory queue has the same length.
+# A given-back message waits behind this many at most: those behind a long backlog must not wait for all of it.
 _REQUEUE_DEPTH: Final = 10_000
-# Unsettled messages per journal entry of a snapshot: 96 KiB.
-_TRIPLES_PER_ENTRY: Final = 4096
 
 
 class Run(NamedTuple):
@@ -450,27 +448,15 @@ class WorkGroup:
 
     def entries(self) -> Iterator[bytes]:
         """Give the journal entries that rebuild the group's place in every partition."""
-        due = {message_id: due_ns for due_ns, message_id in self.deferred.entries()}
         for share in self.shares:
-            number = share.partition.number
-            triples: list[int] = []
-            started = False
-            for offset, state, attempts in share.window.unsettled():
-                due_ns = due.get(number << limits.OFFSET_BITS | offset, -1) if state == DEFERRED else -1
-                triples += (offset, attempts, due_ns)
-                if len(triples) >= _TRIPLES_PER_ENTRY * 3:
-                    yield self._state_entry(share, triples, started=started)
-                    triples, started = [], True
-            yield self._state_entry(share, triples, started=started)
+            window, number = share.window, share.partition.number
+            yield journal_entries.lease_state(self.id, number, next_offset=window.next, floor=window.floor)
+            for pairs in window.unsettled_pairs():
+                yield journal_entries.unsettled(self.id, number, pairs)
             for first, end in share.skips:
                 yield journal_entries.dropped(self.id, number, first, end)
-
-    def _state_entry(self, share: Share, triples: list[int], *, started: bool) -> bytes:
-        number = share.partition.number
-        if started:
-            return journal_entries.lease_state_more(self.id, number, triples)
-        window = share.window
-        return journal_entries.lease_state(self.id, number, next_offset=window.next, floor=window.floor, triples=triples)
+        for pairs in self.deferred.pairs():
+            yield journal_entries.deferred(self.id, pairs)
 
     def first_needed(self, partition_index: int) -> int:
         """Give the first offset of a partition that may still be delivered."""

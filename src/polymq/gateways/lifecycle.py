@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from polymq.gateways.effects import SetTimer, TimerName
 
 if TYPE_CHECKING:
-    from polymq.core.ports import Clock
+    from collections.abc import Callable
+
     from polymq.gateways.effects import Effect
 
 __all__ = ["Liveness", "Sign"]
@@ -34,10 +35,10 @@ class Liveness:
     Cost: one look at the clock per input; the deadline's timer is only set anew when it comes up.
     """
 
-    __slots__ = ("_beat_at_ns", "_clock", "_heard_ns", "_interval_ns")
+    __slots__ = ("_beat_at_ns", "_heard_ns", "_interval_ns", "_monotonic_ns")
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, monotonic_ns: Callable[[], int]) -> None:
+        self._monotonic_ns = monotonic_ns
         self._interval_ns = 0
         self._beat_at_ns = 0
         self._heard_ns = 0
@@ -50,7 +51,7 @@ class Liveness:
     def start(self, interval_ns: int, effects: list[Effect]) -> None:
         """Begin, or begin anew with another interval; 0 turns heartbeats and deadline off."""
         self._interval_ns = interval_ns
-        self._heard_ns = now_ns = self._clock.monotonic_ns()
+        self._heard_ns = now_ns = self._monotonic_ns()
         self._beat_at_ns = now_ns + interval_ns
         deadline_ns = now_ns + _INTERVALS_OF_SILENCE * interval_ns
         effects.append(SetTimer(TimerName.HEARTBEAT, self._beat_at_ns if interval_ns else None))
@@ -58,13 +59,13 @@ class Liveness:
 
     def heard(self) -> None:
         """Note that the peer said something."""
-        self._heard_ns = self._clock.monotonic_ns()
+        self._heard_ns = self._monotonic_ns()
 
     def timer(self, name: TimerName, effects: list[Effect]) -> Sign:
         """Say what a timer means, and set the next one."""
         if not self._interval_ns:
             return Sign.NOTHING
-        now_ns = self._clock.monotonic_ns()
+        now_ns = self._monotonic_ns()
         if name is TimerName.HEARTBEAT:
             # From the last due time, not from now: heartbeats do not drift. Those that were missed are not made up for.
             self._beat_at_ns += self._interval_ns * ((now_ns - self._beat_at_ns) // self._interval_ns + 1)

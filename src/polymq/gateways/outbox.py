@@ -24,6 +24,9 @@ _BUFFER_SIZE_BYTES_FIRST: Final = 64 * 1024
 # A buffer that grew beyond this for one large message is not kept.
 _BUFFER_SIZE_BYTES_KEPT: Final = 2 * 1024 * 1024
 _BUFFERS_KEPT: Final = 8
+# Looking a member up in its enumeration costs more than comparing it.
+_PENDING: Final = TicketState.PENDING
+_FAILED: Final = TicketState.FAILED
 
 
 class BufferPool:
@@ -134,9 +137,9 @@ class Outbox:
             if isinstance(gate, _Mark):
                 break  # what is behind is settled when the mark has been passed
             state = gate.ticket.state
-            if state is TicketState.PENDING:
+            if state is _PENDING:
                 break
-            if state is TicketState.FAILED:
+            if state is _FAILED:
                 gates.clear()
                 self.end = gate.position
                 self.write(gate.failure(gate.ticket.failure))

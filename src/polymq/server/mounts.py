@@ -8,6 +8,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from polymq.admin.door import Door, refuse
+from polymq.admin.endpoints import ENDPOINTS
 from polymq.config_values import TcpAddress, format_address
 from polymq.core.access import ANONYMOUS
 from polymq.errors import ConfigError
@@ -15,6 +17,7 @@ from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.http import nsq_router
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
 from polymq.gateways.nsq.tcp import NsqGateway
+from polymq.protocols.http.router import Route, Router
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.server.network import SocketListener
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
     from polymq.server.node import Node
 
-__all__ = ["Mount", "mount_nsq", "nsq_settings"]
+__all__ = ["Mount", "mount_all", "nsq_settings"]
 
 _NS_PER_MS: Final = 1_000_000
 # nsqd's names for levels that Python calls otherwise.
@@ -57,10 +60,33 @@ def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
     )
 
 
-def mount_nsq(node: Node, *, backlog: int) -> list[Mount]:
-    """Open what the NSQ section asks for. Raises ConfigError."""
-    section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
+def mount_all(node: Node, *, backlog: int) -> list[Mount]:
+    """Open everything that the settings ask for. Raises ConfigError, and leaves nothing open then."""
     mounts: list[Mount] = []
+    try:
+        mount_nsq(node, backlog, mounts)
+        mount_door(node, backlog, mounts)
+    except ConfigError:
+        for mount in mounts:
+            mount.listener.close()
+        raise
+    return mounts
+
+
+def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
+    """Open the product's own HTTP door: the log, statistics, health."""
+    address = node.settings.server.http
+    if address is None:
+        return
+    router = Router([Route(method, path, function) for method, path, function in ENDPOINTS], refuse=refuse)
+    door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
+    listener = _listen("server.http", address, backlog)
+    mounts.append(Mount("HTTP", listener, lambda _peer: HttpGateway(router, door, node.clock)))
+
+
+def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
+    """Open what the NSQ section asks for."""
+    section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
     tcp = http = None
     if section.tcp is not None:
         tcp = _listen("nsq.tcp", section.tcp, backlog)
@@ -93,7 +119,6 @@ def mount_nsq(node: Node, *, backlog: int) -> list[Mount]:
         )
         router = nsq_router(settings)
         mounts.append(Mount("NSQ's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
-    return mounts
 
 
 def _change_log_level(level: str) -> None:

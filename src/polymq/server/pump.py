@@ -194,8 +194,14 @@ class Pump:
         """When `end_turn` is wanted although nothing is readable, monotonic; may be past; None: not by itself."""
         if self._dirty or self._again or self._rung:
             return _AT_ONCE
-        dues = (self._broker.due_ns(), self._store.due_ns, self._timers.due_ns())
-        return min((due for due in dues if due is not None), default=None)
+        due_ns = self._broker.due_ns()
+        other_ns = self._store.due_ns
+        if other_ns is not None and (due_ns is None or other_ns < due_ns):
+            due_ns = other_ns
+        other_ns = self._timers.due_ns()
+        if other_ns is not None and (due_ns is None or other_ns < due_ns):
+            due_ns = other_ns
+        return due_ns
 
     # The end
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from polymq.errors import ConfigError
-from polymq.server.mounts import mount_nsq
+from polymq.server.mounts import mount_all
 from polymq.server.node import Node
 from polymq.server.settings import ShellSettings
 from polymq.server.shell import Shell
@@ -25,6 +25,9 @@ _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Garbage in cycles is rare here (connections that end), and what a collection looks at is only what is young: what the
 # start has made is frozen. So collections may be far apart; the default is after 700 new objects.
 _GC_YOUNG_OBJECTS: Final = 20_000
+# A turn that gave the interpreter up for a system call waits at most this long for a worker's thread to give it back;
+# the default of 5 ms would be seen in the latency of deliveries.
+_SWITCH_INTERVAL_S: Final = 0.0005
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +54,10 @@ def run(settings: Settings) -> int:
 
 async def _serve(node: Node, settings: ShellSettings) -> None:
     shell = Shell(node.pump, node.poller, node.wake_up, settings)
-    mounts = mount_nsq(node, backlog=settings.backlog)
+    mounts = mount_all(node, backlog=settings.backlog)
     for mount in mounts:
         shell.listen(mount.listener, mount.factory)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_YOUNG_OBJECTS)

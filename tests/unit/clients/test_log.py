@@ -115,6 +115,14 @@ def test_a_connection_that_was_kept_and_has_died_is_opened_again(log: FakeLog, c
         client.topics()
 
 
+def test_a_broker_that_is_stopping_is_as_one_that_is_away(log: FakeLog, client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "answer", lambda path: (503, {}, b'{"error":"SHUTTING_DOWN","message":"bye"}'))
+    with pytest.raises(ConnectionLost, match="shutting down"):
+        client.topics()
+    monkeypatch.undo()
+    assert client.topics()
+
+
 def test_an_answer_that_ends_too_early_is_not_taken(log: FakeLog, client: LogClient) -> None:
     log.cut_answers = 1
     with pytest.raises(ConnectionLost):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from array import array
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,17 +9,19 @@ from polymq.core.deadlines import DueHeap, Timers
 
 
 @given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 2**62))))
-def test_heap_gives_the_earliest_first(entries: list[tuple[int, int]]) -> None:
+def test_heap_gives_the_earliest_first_and_of_equals_the_smallest(entries: list[tuple[int, int]]) -> None:
     heap = DueHeap()
     for due, value in entries:
         heap.push(due, value)
-    assert sorted(heap.entries()) == sorted(entries)
+    flat = array("q", b"".join(heap.pairs()))
+    assert sorted(zip(flat[::2], flat[1::2], strict=True)) == sorted(entries)
+    if entries:
+        assert heap.smallest_value() == min(value for _due, value in entries)
     out = []
     while len(heap):
         due = heap.first_due()
         out.append((due, heap.pop()))
-    assert [due for due, _value in out] == sorted(due for due, _value in entries)
-    assert sorted(out) == sorted(entries)
+    assert out == sorted(entries)
 
 
 class Sleeper:
@@ -49,3 +53,11 @@ def test_disarmed_sleepers_are_left_alone() -> None:
     assert timers.due_ns() is None
     timers.fire(20)
     assert sleeper.fired == []
+
+
+def test_a_large_heap_comes_in_pieces() -> None:
+    heap = DueHeap()
+    for value in range(10_000):
+        heap.push(1, value)
+    pieces = heap.pairs()
+    assert [len(piece) // 16 for piece in pieces] == [4096, 4096, 1808]

@@ -87,6 +87,19 @@ def test_stragglers_move_to_the_overflow_and_can_still_be_settled() -> None:
     assert window.first_unsettled() == 2
 
 
+def test_pairs_come_in_pieces_overflow_first() -> None:
+    window = LeaseWindow(PARTITION, 0)
+    window.lease(1, 1)
+    for _ in range(300):
+        first = window.next
+        window.lease(2500, 1)
+        settle(window, *range(first, first + 2500))
+    window.lease(10_000, 1)
+    pieces = window.unsettled_pairs()
+    assert [len(piece) // 16 for piece in pieces] == [4096, 4096, 1809]
+    assert array("q", pieces[0][:16]).tolist() == [0, 1]
+
+
 def test_attempts_stop_at_their_maximum() -> None:
     window = LeaseWindow(PARTITION, 0)
     window.restore_next(1)
@@ -143,6 +156,8 @@ def test_window_is_a_dictionary_of_slots(steps: list[tuple[int, int, int]]) -> N
     open_slots = {offset: slot for offset, slot in model.slots.items() if slot[0] != SETTLED}
     assert window.leased == sum(slot[0] == LEASED for slot in open_slots.values())
     assert {o: (s, a) for o, s, a in window.unsettled()} == {o: slot[:2] for o, slot in open_slots.items()}
+    flat = array("q", b"".join(window.unsettled_pairs()))
+    assert list(zip(flat[::2], flat[1::2], strict=True)) == sorted((o, slot[1]) for o, slot in open_slots.items())
     assert window.first_unsettled() == min(open_slots, default=model.next)
     restored.restore_ranges(window.drain())
     restored.restore_next(model.next)

@@ -15,13 +15,10 @@ class Clock:
     def monotonic_ns(self) -> int:
         return self.now_ns
 
-    def wall_ns(self) -> int:
-        return self.now_ns
-
 
 def started(interval_ns: int) -> tuple[Clock, Liveness, dict[TimerName, int | None]]:
     clock = Clock()
-    liveness = Liveness(clock)
+    liveness = Liveness(clock.monotonic_ns)
     effects: list[Effect] = []
     liveness.start(interval_ns, effects)
     return clock, liveness, timers(effects)

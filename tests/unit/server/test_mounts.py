@@ -12,12 +12,14 @@ from polymq.errors import ConfigError
 from polymq.gateways.contract import Peer
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.tcp import NsqGateway
-from polymq.server.mounts import Mount, _change_log_level, mount_nsq, nsq_settings
+from polymq.server.mounts import Mount, _change_log_level, mount_all, nsq_settings
 from polymq.server.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from polymq.config_values import Address
 
 ANY_PORT = TcpAddress("127.0.0.1", 0)
 
@@ -27,10 +29,10 @@ def mounted(tmp_path: Path) -> Iterator[Any]:
     """Mount what a section asks for."""
     nodes: list[tuple[Node, list[Mount]]] = []
 
-    def mount(section: NsqSettings) -> list[Mount]:
-        node = Node(Settings(server=ServerSettings(data=tmp_path / "data"), nsq=section))
+    def mount(section: NsqSettings, http: Address | None = None) -> list[Mount]:
+        node = Node(Settings(server=ServerSettings(data=tmp_path / "data", http=http), nsq=section))
         nodes.append((node, []))
-        mounts = mount_nsq(node, backlog=5)
+        mounts = mount_all(node, backlog=5)
         nodes[-1][1].extend(mounts)
         return mounts
 
@@ -47,6 +49,18 @@ def test_both_listeners_make_their_gateways(mounted: Any) -> None:
     assert isinstance(tcp.factory(peer), NsqGateway)
     assert isinstance(http.factory(peer), HttpGateway)
     assert tcp.listener.bound.port > 0
+
+
+def test_the_products_own_door(mounted: Any) -> None:
+    [door] = mounted(NsqSettings(tcp=None, http=None), ANY_PORT)
+    assert isinstance(door.factory(Peer("127.0.0.1", 1)), HttpGateway)
+
+
+def test_nothing_is_left_open_when_something_cannot_be_had(mounted: Any, tmp_path: Path) -> None:
+    path = tmp_path / "nsq"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match=r"server\.http: cannot listen on"):
+        mounted(NsqSettings(tcp=UnixAddress(str(path)), http=None), TcpAddress("127.0.0.1", taken.getsockname()[1]))
+    assert not path.exists()
 
 
 def test_what_is_off_does_not_listen(mounted: Any) -> None:

@@ -21,7 +21,7 @@ from polymq.server.serve import run
 
 folder = Path(sys.argv[1])
 nsq = NsqSettings(tcp=UnixAddress(str(folder / "nsq")), http=UnixAddress(str(folder / "http")))
-sys.exit(run(Settings(server=ServerSettings(data=folder / "data", http=None), nsq=nsq)))
+sys.exit(run(Settings(server=ServerSettings(data=folder / "data", http=UnixAddress(str(folder / "door"))), nsq=nsq)))
 """
 
 
@@ -56,6 +56,8 @@ def serve_until_stopped(folder: Path, publish: bytes) -> bytes:
         answer = ask(folder / "nsq", b"  V2PUB topic\n" + len(publish).to_bytes(4, "big") + publish, b"OK")
         assert answer == b"\0\0\0\6\0\0\0\0OK", lines
         statistics = ask(folder / "http", b"GET /stats?format=json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"never")
+        topics = ask(folder / "door", b"GET /v1/topics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"never")
+        assert b'"name":"topic"' in topics
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
         assert process.wait(20) == 0, rest

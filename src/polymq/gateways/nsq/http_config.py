@@ -13,6 +13,7 @@ import orjson
 
 from polymq.gateways.nsq import http_answers
 from polymq.gateways.nsq.http_answers import ApiError, endpoint
+from polymq.gateways.nsq.http_context import default_node_id
 from polymq.wire.exchange import BodyState
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _options(context: NsqHttp) -> dict[str, object]:
     node, settings = context.node, context.settings
     return {
         **_INERT,
-        "id": node.node_id,
+        "id": default_node_id(node.host_name) if node.node_id is None else node.node_id,
         "log_level": _LOG_LEVELS[context.log_level],
         "tcp_address": node.tcp_address,
         "http_address": node.http_address,

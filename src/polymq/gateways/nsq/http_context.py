@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,14 +17,15 @@ if TYPE_CHECKING:
     from polymq.core.session import Session
     from polymq.gateways.nsq.stats_memory import MemoryFigures
 
-__all__ = ["NsqHttp", "NsqNode"]
+__all__ = ["NsqHttp", "NsqNode", "default_node_id"]
 
 
 @dataclass(frozen=True, slots=True)
 class NsqNode:
     """What this node says of itself. A port of -1 is a unix socket's; addresses are as they were configured.
 
-    `runtime` stands where nsqd names its Go version.
+    `runtime` stands where nsqd names its Go version;
+    `node_id` None is nsqd's default, made of the host's name.
     """
 
     broadcast_address: str
@@ -34,8 +37,17 @@ class NsqNode:
     http_address: str = ""
     https_address: str = ""
     data_path: str = ""
-    node_id: int = 0
+    node_id: int | None = None
     runtime: str = "polymq"
+
+
+def default_node_id(host_name: str) -> int:
+    """Make a node's id of its name, in 10 bits.
+
+    Source: nsqd/options.go, NewOptions, NSQ 1.3.0.
+    """
+    digest = hashlib.md5(host_name.encode("utf-8"), usedforsecurity=False).digest()
+    return zlib.crc32(digest) % 1024
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from polymq.core.views import PeerView
 from polymq.errors import Refusal
 from polymq.gateways.contract import BaseGateway
 from polymq.gateways.effects import Close, Flush, Send, SendAfter, SetTimer, TimerName
+from polymq.gateways.lifecycle import Liveness, Sign
 from polymq.gateways.nsq.refusals import publish_refused, settle_refused, subscribe_refused
 from polymq.protocols.nsq import problems
 from polymq.protocols.nsq.decode import Decoder
@@ -84,7 +85,7 @@ class NsqGateway(BaseGateway):
         self._identified = False
         self._greeted = False
         self._closing = False
-        self._active_ns = 0
+        self._liveness = Liveness(monotonic_ns)
         self._subscription: Subscription | None = None
         self._hold_below = 0
         # Publishes that are to be answered when `_ok_ticket` is durable.
@@ -100,7 +101,7 @@ class NsqGateway(BaseGateway):
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every command that has come whole."""
         decoder = self._decoder
-        self._active_ns = self._monotonic_ns()
+        self._liveness.heard()
         consumed = 0
         while True:
             events, count = decoder.feed(view[consumed:] if consumed else view)
@@ -198,10 +199,7 @@ class NsqGateway(BaseGateway):
             self._start_gathering(effects)
 
     def _start_heartbeats(self, effects: list[Effect]) -> None:
-        interval_ns = self._agreement.heartbeat_interval_ms * _NS_PER_MS
-        now_ns = self._monotonic_ns()
-        effects.append(SetTimer(TimerName.HEARTBEAT, now_ns + interval_ns if interval_ns else None))
-        effects.append(SetTimer(TimerName.READ_DEADLINE, now_ns + 2 * interval_ns if interval_ns else None))
+        self._liveness.start(self._agreement.heartbeat_interval_ms * _NS_PER_MS, effects)
 
     def _start_gathering(self, effects: list[Effect]) -> None:
         """Gather message frames for a client that asked for it; everybody else is served at once."""
@@ -310,21 +308,16 @@ class NsqGateway(BaseGateway):
 
     def timer(self, name: TimerName, effects: list[Effect]) -> None:
         """Send a heartbeat, end a silent connection, or flush what was gathered."""
-        now_ns = self._monotonic_ns()
-        interval_ns = self._agreement.heartbeat_interval_ms * _NS_PER_MS
-        if name is TimerName.HEARTBEAT:
-            effects.append(Send(HEARTBEAT_FRAME))
-            effects.append(SetTimer(TimerName.HEARTBEAT, now_ns + interval_ns))
-        elif name is TimerName.READ_DEADLINE:
-            due_ns = self._active_ns + 2 * interval_ns
-            if due_ns <= now_ns:
-                effects.append(Close("no command within two heartbeat intervals"))
-            else:
-                effects.append(SetTimer(TimerName.READ_DEADLINE, due_ns))
-        elif name is TimerName.FLUSH:
+        if name is TimerName.FLUSH:
             effects.append(Flush())
             timeout_ns = self._agreement.output_buffer_timeout_ms * _NS_PER_MS
-            effects.append(SetTimer(TimerName.FLUSH, now_ns + timeout_ns))
+            effects.append(SetTimer(TimerName.FLUSH, self._monotonic_ns() + timeout_ns))
+            return
+        sign = self._liveness.timer(name, effects)
+        if sign is Sign.BEAT:
+            effects.append(Send(HEARTBEAT_FRAME))
+        elif sign is Sign.SILENCE:
+            effects.append(Close("no command within two heartbeat intervals"))
 
     def ended(self) -> None:
         """Leave: what is out comes back when its leases end."""

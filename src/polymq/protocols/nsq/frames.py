@@ -6,6 +6,7 @@ one `MessageRun`, which finds its messages only when asked for them. Read next: 
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 from dataclasses import dataclass
@@ -99,16 +100,28 @@ class MessageRun:
         self.data = data
         self.count = count
 
-    def messages(self) -> Iterator[WireMessage]:
-        """Make an object of each message."""
+    def fields(self) -> Iterator[tuple[bytes, bytes, int, int]]:
+        """Give id, body, attempts and time of each message, in the order of `WireMessage`."""
         data = self.data
         at = 0
         unpack = _MESSAGE_HEADER.unpack_from
         for _ in range(self.count):
             size, _, time_ns, attempts, message_id = unpack(data, at)
             end = at + 4 + size
-            yield WireMessage(message_id, data[at + 34 : end], attempts, time_ns)
+            yield message_id, data[at + 34 : end], attempts, time_ns
             at = end
+
+    def ids(self) -> Iterator[bytes]:
+        """Give the id of each message, without touching the bodies."""
+        data = self.data
+        at = 0
+        for _ in range(self.count):
+            yield data[at + 18 : at + 34]
+            at += 4 + int.from_bytes(data[at : at + 4], "big")
+
+    def messages(self) -> Iterator[WireMessage]:
+        """Make an object of each message."""
+        return itertools.starmap(WireMessage, self.fields())
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ class Wire(Generic[Context]):
                 if effect.ticket.state is TicketState.FAILED:
                     self.output += effect.failure(effect.ticket.failure)
                     self.closed = "commit failed"
+                    self.waiting.clear()
                     return
             self.output += effect.data
             del self.waiting[0]

@@ -191,7 +191,7 @@ def test_heartbeats_start_with_the_magic_and_again_with_identify(single: World) 
     timers = [effect for effect in client.send(identify(heartbeat_interval=1000)) if isinstance(effect, SetTimer)]
     assert [timer.due_ns for timer in timers] == [2 * SECOND_NS, 3 * SECOND_NS]
     single.clock.now_ns = 2 * SECOND_NS
-    beat, again = client.timer(TimerName.HEARTBEAT)
+    again, beat = client.timer(TimerName.HEARTBEAT)
     assert beat == Send(HEARTBEAT_FRAME)
     assert again == SetTimer(TimerName.HEARTBEAT, 3 * SECOND_NS)
 

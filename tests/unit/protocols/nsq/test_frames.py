@@ -65,6 +65,7 @@ def test_consecutive_messages_are_one_run() -> None:
     message = message_frame(WireMessage(ID, b"x", 1, 5))
     found = FrameReader().feed(message * 3 + encode.OK_FRAME + message)
     assert [frame.count if isinstance(frame, MessageRun) else frame for frame in found] == [3, Response(b"OK"), 1]
+    assert [list(frame.ids()) for frame in found if isinstance(frame, MessageRun)] == [[ID] * 3, [ID]]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,461 @@
+"""An asyncio client of NSQ: publish, and consume with settling. Works with nsqd and with polymq.
+
+    async with NsqProducer("127.0.0.1:4150") as producer:
+        await producer.publish("flights", b"...")
+        await producer.publish_many("flights", bodies)              # all or none
+        await producer.publish("flights", b"...", delay_ms=60_000)  # not before a minute has passed
+
+    async with NsqConsumer("127.0.0.1:4150", "flights", "delays") as consumer:
+        async for message in consumer:          # or, several times faster: async for batch in consumer.batches()
+            work_on(message.body)
+            message.settle()
+
+Both find their server again when they lose it. A publish is never repeated on its own: when its answer is lost, only
+the caller knows whether a second copy does harm. The connection itself is `nsq_connection.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random as random_module
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, Self
+
+from polymq.clients.backoff import Backoff
+from polymq.clients.nsq_connection import NsqConnection, NsqOptions, connect, open_socket
+from polymq.errors import (
+    ConnectionLost,
+    DeadlineExceeded,
+    LocalProtocolError,
+    PolyMQError,
+    Refusal,
+    RefusalCode,
+    RemoteProtocolError,
+    TransportError,
+)
+from polymq.protocols.nsq import frames
+from polymq.protocols.nsq.frames import MessageRun, WireMessage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from types import TracebackType
+
+__all__ = ["NsqBatch", "NsqConsumer", "NsqMessage", "NsqOptions", "NsqProducer"]
+
+_log: Final = logging.getLogger(__name__)
+_DEFAULTS: Final = NsqOptions()
+# Publishes without an answer yet; more than that wait, so that a lost connection leaves a known number in doubt.
+_PIPELINE_MAX: Final = 1000
+# What nsqd allows unless its reply to IDENTIFY says otherwise.
+_READY_MAX: Final = 2500
+_CLOSE_SECONDS_MAX: Final = 5.0
+
+
+class _Link:
+    """What producers and consumers share: an address, patience, and how to reach a server again."""
+
+    def __init__(
+        self,
+        address: str,
+        options: NsqOptions,
+        opener: Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[None]],
+        random: Callable[[], float],
+    ) -> None:
+        self.address = address
+        self.options = options
+        self.last_failure = ""
+        self.backoff = Backoff(options.reconnect_seconds_first, options.reconnect_seconds_max, random)
+        self._opener = opener
+
+    async def reach(self) -> NsqConnection:
+        """Connect, as often as it takes. Refusals, which another attempt would meet again, are raised."""
+        while True:
+            try:
+                return await connect(self.address, self.options, self._opener)
+            except TransportError as error:
+                self.last_failure = str(error)
+                await asyncio.sleep(self.backoff.next_seconds())
+
+    def out_of_time(self, what: str) -> DeadlineExceeded:
+        """Say what took too long, and why it may have."""
+        detail = f"; last failure: {self.last_failure}" if self.last_failure else ""
+        return DeadlineExceeded(f"{what} took longer than {self.options.deadline_seconds:g} s{detail}")
+
+
+async def _close(connection: NsqConnection | None) -> None:
+    if connection is None:
+        return
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS_MAX):
+            await connection.close()
+    except TimeoutError:
+        connection.abort(ConnectionLost("the server did not take what was left to write"))
+
+
+class NsqProducer:
+    """Publishes over one connection, as many at a time as there are tasks that await.
+
+    Every publish has a deadline (`options.deadline_seconds`), which includes finding the server again.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        options: NsqOptions = _DEFAULTS,
+        *,
+        opener: Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[None]] = open_socket,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        self._link = _Link(address, options, opener, random)
+        self._connection: NsqConnection | None = None
+        self._connecting = asyncio.Lock()
+        self._room = asyncio.Semaphore(_PIPELINE_MAX)
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        """Connect; raises DeadlineExceeded when there is no server in time."""
+        try:
+            async with asyncio.timeout(self._link.options.deadline_seconds):
+                await self._connected()
+        except TimeoutError as error:
+            raise self._link.out_of_time("connecting") from error
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+        await self.close()
+
+    async def publish(self, topic: str, body: bytes, *, delay_ms: int = 0) -> None:
+        """Publish one message and wait until the server has accepted it.
+
+        Raises:  Refusal; LocalProtocolError; ConnectionLost when the answer was lost (the message may be there or
+                 not); DeadlineExceeded.
+        """
+        await self._request(frames.deferred_publish(topic, body, delay_ms) if delay_ms else frames.publish(topic, body))
+
+    async def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Publish several messages, all or none of them; raises as `publish` does."""
+        await self._request(frames.multi_publish(topic, bodies))
+
+    async def close(self) -> None:
+        """Close the connection; what still waits for an answer gets ConnectionLost."""
+        self._closed = True
+        await _close(self._connection)
+
+    async def _request(self, command: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._link.options.deadline_seconds), self._room:
+                connection = await self._connected()
+                await connection.drained()
+                answer = await connection.request(command)
+        except TimeoutError as error:
+            raise self._link.out_of_time("publishing") from error
+        if answer != b"OK":
+            raise RemoteProtocolError(f"a publish was answered with {answer[:40]!r}")
+
+    async def _connected(self) -> NsqConnection:
+        if self._connection is not None and self._connection.is_open:
+            return self._connection
+        async with self._connecting:
+            if self._closed:
+                raise ConnectionLost("this producer is closed")
+            if self._connection is None or not self._connection.is_open:
+                self._connection = await self._link.reach()
+                self._link.backoff.succeeded()
+            return self._connection
+
+
+class NsqMessage(WireMessage):
+    """A delivered message: settle it, give it back, or ask for more time. The server gives it to somebody else otherwise.
+
+    On a connection that has been lost these have no effect: the server delivers the message again anyway.
+    """
+
+    __slots__ = ("_batch", "is_settled")
+
+    def __init__(self, id: bytes, body: bytes, attempts: int, time_ns: int, batch: NsqBatch) -> None:  # noqa: A002 the field's name
+        self.id = id
+        self.body = body
+        self.attempts = attempts
+        self.time_ns = time_ns
+        self.is_settled = False
+        self._batch = batch
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the connection that the message came over is still there, so that settling has an effect."""
+        return self._batch.connection.is_open
+
+    def settle(self) -> None:
+        """Say that the message is done with; written with all others of this turn of the loop.
+
+        Raises:  LocalProtocolError when it was settled or given back before.
+        """
+        self._end()
+        self._batch.connection.send(frames.finish((self.id,)))
+
+    def requeue(self, delay_ms: int = 0) -> None:
+        """Give the message back, to be delivered again after a delay; raises as `settle` does."""
+        command = frames.requeue(self.id, delay_ms)
+        self._end()
+        self._batch.connection.send(command)
+
+    def touch(self) -> None:
+        """Ask for another full message timeout."""
+        self._batch.connection.send(frames.touch(self.id))
+
+    def _end(self) -> None:
+        if self.is_settled:
+            raise LocalProtocolError(f"message {self.id.decode()} has been settled or given back before")
+        self.is_settled = True
+        self._batch.left -= 1
+        self._batch.ended(1)
+
+
+class NsqBatch:
+    """Messages that came together. Iterate over it, or take `bodies()` and `settle()` all: no objects are made then."""
+
+    __slots__ = ("_messages", "_run", "connection", "ended", "left")
+
+    def __init__(self, connection: NsqConnection, run: MessageRun, ended: Callable[[int], None]) -> None:
+        self.connection = connection
+        self.left = run.count
+        self.ended = ended
+        self._run = run
+        self._messages: list[NsqMessage] | None = None
+
+    def __len__(self) -> int:
+        """Count the messages, settled or not."""
+        return self._run.count
+
+    def __iter__(self) -> Iterator[NsqMessage]:
+        """Give the messages one by one."""
+        if self._messages is None:
+            self._messages = [NsqMessage(*fields, self) for fields in self._run.fields()]
+        return iter(self._messages)
+
+    def bodies(self) -> list[bytes]:
+        """Give only the bodies."""
+        return [fields[1] for fields in self._run.fields()]
+
+    def settle(self) -> None:
+        """Settle every message that has not been settled or given back by itself."""
+        if self._messages is None:
+            ids = list(self._run.ids()) if self.left else []
+        else:
+            ids = [message.id for message in self._messages if not message.is_settled]
+            for message in self._messages:
+                message.is_settled = True
+        if ids:
+            self.left = 0
+            self.connection.send(frames.finish(ids))
+            self.ended(len(ids))
+
+
+class NsqConsumer:
+    """Consumes one channel of one server: an async iterator of messages.
+
+    `max_in_flight` messages at most are with this consumer at a time, waiting or in hand: it is the only bound on
+    what is held in memory, and the server keeps to it.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        topic: str,
+        channel: str,
+        options: NsqOptions = _DEFAULTS,
+        *,
+        max_in_flight: int = 200,
+        opener: Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[None]] = open_socket,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        if max_in_flight < 1:
+            raise LocalProtocolError(f"max_in_flight is {max_in_flight}; it must be at least 1")
+        self.failures = 0
+        self._command = frames.subscribe(topic, channel)
+        self._link = _Link(address, options, opener, random)
+        self._max_in_flight = max_in_flight
+        self._connection: NsqConnection | None = None
+        self._waiting: deque[tuple[NsqConnection, MessageRun]] = deque()
+        self._unseen: deque[NsqMessage] = deque()
+        self._in_hand = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._arrived = asyncio.Event()
+        self._subscribed = asyncio.Event()
+        self._failure: PolyMQError | None = None
+        self._closed = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect and subscribe; raises DeadlineExceeded, or what the server refused with."""
+        self._task = asyncio.create_task(self._run(), name=f"nsq consumer of {self._link.address}")
+        try:
+            async with asyncio.timeout(self._link.options.deadline_seconds):
+                await self._subscribed.wait()
+        except TimeoutError as error:
+            await self.close()
+            raise self._link.out_of_time("subscribing") from error
+        if self._failure is not None:
+            await self.close()
+            raise self._failure
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[NsqMessage]:
+        """Give messages one by one until the consumer is closed; raises as `batches` does.
+
+        Leaving the loop loses nothing: the next one goes on where this one stopped.
+        """
+        while True:
+            while self._unseen and not self._closed:
+                message = self._unseen.popleft()
+                if message.is_current and not message.is_settled:
+                    yield message
+            batch = await self._next_batch()
+            if batch is None:
+                return
+            self._unseen.extend(batch)
+
+    async def batches(self) -> AsyncIterator[NsqBatch]:
+        """Give messages as they come, many at a time, until the consumer is closed.
+
+        Raises:  what made it impossible to go on: a Refusal of the subscription, or a broken protocol.
+        """
+        while (batch := await self._next_batch()) is not None:
+            yield batch
+
+    async def _next_batch(self) -> NsqBatch | None:
+        while True:
+            while self._waiting and not self._closed:
+                connection, run = self._waiting.popleft()
+                if connection.is_open:
+                    self._in_hand += run.count
+                    self._idle.clear()
+                    return NsqBatch(connection, run, partial(self._ended, connection))
+            if self._failure is not None:
+                raise self._failure
+            if self._closed:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    async def flush(self) -> None:
+        """Wait until the server has acted on every settle so far; raises ConnectionLost or DeadlineExceeded."""
+        if self._connection is None:
+            raise ConnectionLost("not connected")
+        try:
+            async with asyncio.timeout(self._link.options.deadline_seconds):
+                await self._connection.mark()
+        except TimeoutError as error:
+            raise self._link.out_of_time("settling") from error
+
+    async def close(self, grace_seconds: float = 0.0) -> None:
+        """Stop: no more messages, then wait up to `grace_seconds` for those in hand to be settled, then disconnect.
+
+        What has come and not been looked at is given back at once; what is in hand and not settled comes again when
+        the server's timeout for it has passed.
+        """
+        first = not self._closed
+        self._closed = True
+        self._arrived.set()
+        connection = self._connection
+        if first and connection is not None and connection.is_open:
+            try:
+                async with asyncio.timeout(_CLOSE_SECONDS_MAX):
+                    await connection.request(frames.CLS)
+                    self._give_back(connection)
+                async with asyncio.timeout(grace_seconds):
+                    await self._idle.wait()
+            except (TimeoutError, PolyMQError) as error:
+                _log.debug("%s: closing without waiting: %s", self._link.address, error)
+        await _close(connection)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _give_back(self, connection: NsqConnection) -> None:
+        """Let the server deliver to others at once what nobody has looked at here."""
+        for _, run in self._waiting:
+            for message_id in run.ids():
+                connection.send(frames.requeue(message_id, 0))
+        for message in self._unseen:
+            if not message.is_settled:
+                message.requeue()
+        self._waiting.clear()
+        self._unseen.clear()
+
+    async def _run(self) -> None:
+        """Be the task: whatever goes wrong reaches whoever iterates."""
+        try:
+            await self._keep_subscribed()
+        except Exception as error:
+            _log.exception("%s: consuming has stopped", self._link.address)
+            self._fail(ConnectionLost(f"a fault of this client: {error!r}"))
+
+    async def _keep_subscribed(self) -> None:
+        """Subscribe, and again whenever the connection is lost, until closed or refused."""
+        while not self._closed:
+            try:
+                connection = await self._link.reach()
+                self._connection = connection
+                await self._subscribe(connection)
+                await connection.lost
+                if isinstance(connection.reason, ConnectionLost):
+                    self._link.last_failure = str(connection.reason)
+                    await asyncio.sleep(self._link.backoff.next_seconds())
+                else:
+                    self._fail(connection.reason)
+            except TransportError as error:
+                self._link.last_failure = str(error)
+                await asyncio.sleep(self._link.backoff.next_seconds())
+            except PolyMQError as error:
+                if isinstance(error, Refusal) and error.code is RefusalCode.SHUTTING_DOWN:
+                    await asyncio.sleep(self._link.backoff.next_seconds())
+                else:
+                    self._fail(error)
+
+    async def _subscribe(self, connection: NsqConnection) -> None:
+        connection.on_messages = partial(self._received, connection)
+        connection.on_failure = self._failed
+        self._waiting.clear()
+        self._unseen.clear()
+        self._in_hand = 0
+        self._idle.set()
+        try:
+            async with asyncio.timeout(self._link.options.deadline_seconds):
+                await connection.request(self._command)
+        except TimeoutError as error:
+            connection.abort(ConnectionLost("the subscription was not answered in time"))
+            raise self._link.out_of_time("subscribing") from error
+        ready_max = int(connection.agreed.get("max_rdy_count", _READY_MAX))
+        connection.send(frames.ready(min(self._max_in_flight, ready_max)))
+        self._link.backoff.succeeded()
+        self._subscribed.set()
+
+    def _received(self, connection: NsqConnection, run: MessageRun) -> None:
+        self._waiting.append((connection, run))
+        self._arrived.set()
+
+    def _ended(self, connection: NsqConnection, count: int) -> None:
+        if connection is self._connection:
+            self._in_hand -= count
+            if self._in_hand <= 0:
+                self._idle.set()
+
+    def _failed(self, text: str) -> None:
+        """Count a settle, requeue or touch that came too late: the message is on its way to somebody else."""
+        self.failures += 1
+        _log.warning("%s: %s", self._link.address, text)
+
+    def _fail(self, reason: PolyMQError | None) -> None:
+        self._failure = reason
+        self._closed = True
+        self._arrived.set()
+        self._subscribed.set()

@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from polymq.clients.nsq import NsqConsumer, NsqOptions, NsqProducer
+from polymq.errors import ConnectionLost, DeadlineExceeded, LocalProtocolError, Refusal, RefusalCode, RemoteProtocolError
+from polymq.protocols.nsq import encode, events
+from tests.unit.clients.worlds import Server, in_virtual_time
+
+OPTIONS = NsqOptions(deadline_seconds=5, reconnect_seconds_first=1.0, reconnect_seconds_max=4.0)
+
+
+def producer(server: Server, options: NsqOptions = OPTIONS) -> NsqProducer:
+    return NsqProducer("x:1", options, opener=server.open, random=lambda: 0.5)
+
+
+def consumer(server: Server, max_in_flight: int = 100, options: NsqOptions = OPTIONS) -> NsqConsumer:
+    return NsqConsumer("x:1", "t", "c", options, max_in_flight=max_in_flight, opener=server.open, random=lambda: 0.5)
+
+
+# --- Producers --------------------------------------------------------------------------------------------------------
+
+
+def test_publishing() -> None:
+    async def go() -> None:
+        server = Server()
+        async with producer(server) as client:
+            await client.publish("t", b"one")
+            await client.publish("t", b"later", delay_ms=70)
+            await client.publish_many("t", [b"a", b"b"])
+            await asyncio.gather(*(client.publish("u", b"%d" % number) for number in range(2000)))
+        assert server.steps[1:4] == [("PUB", b"t", b"one"), ("DPUB", b"t", 70, (b"later",)), ("MPUB", b"t", 0, (b"a", b"b"))]
+        assert server.steps[4:] == [("PUB", b"u", b"%d" % number) for number in range(2000)]
+        assert len(server.wires) == 1
+
+    in_virtual_time(go())
+
+
+def test_a_bounded_number_waits_for_answers() -> None:
+    async def go() -> None:
+        server = Server()
+        async with producer(server) as client:
+            server.refusals[events.Publish] = None
+            tasks = [asyncio.create_task(client.publish("t", b"x")) for _ in range(1500)]
+            await asyncio.sleep(0.1)
+            assert len(server.took("PUB")) == 1000
+            server.wires[0].reply(encode.ok_frames(1000))
+            await asyncio.sleep(0.1)
+            server.wires[0].reply(encode.ok_frames(500))
+            await asyncio.gather(*tasks)
+
+    in_virtual_time(go())
+
+
+def test_a_lost_answer_is_told_and_not_repeated_and_the_next_publish_reconnects() -> None:
+    async def go() -> None:
+        server = Server()
+        async with producer(server) as client:
+            server.refusals[events.Publish] = None
+            lost = asyncio.create_task(client.publish("t", b"x"))
+            await asyncio.sleep(0.1)
+            server.wires[0].end()
+            with pytest.raises(ConnectionLost):
+                await lost
+            server.refusals.clear()
+            await client.publish("t", b"y")
+        assert server.took("PUB") == [("PUB", b"t", b"x"), ("PUB", b"t", b"y")]
+        assert len(server.wires) == 2
+
+    in_virtual_time(go())
+
+
+def test_attempts_to_connect_back_off_until_the_deadline() -> None:
+    async def go() -> None:
+        server = Server()
+        server.is_down = True
+        with pytest.raises(DeadlineExceeded, match="nobody at x:1"):
+            await producer(server, NsqOptions(deadline_seconds=12, reconnect_seconds_first=1, reconnect_seconds_max=4)).__aenter__()
+        assert server.attempts_at == [0, 1, 3, 7, 11]
+
+    in_virtual_time(go())
+
+
+def test_a_publish_that_is_not_answered_in_time() -> None:
+    async def go() -> None:
+        server = Server()
+        async with producer(server) as client:
+            server.refusals[events.Publish] = None
+            with pytest.raises(DeadlineExceeded):
+                await client.publish("t", b"x")
+            # Its answer, when it comes, is not taken for that of the next.
+            server.refusals.clear()
+            server.wires[0].reply(encode.response_frame(b"late"))
+            await client.publish("t", b"y")
+
+    in_virtual_time(go())
+
+
+def test_refused_and_odd_answers() -> None:
+    async def go() -> None:
+        server = Server()
+        async with producer(server) as client:
+            server.refusals[events.Publish] = b"E_PUB_FAILED PUB failed exiting"
+            with pytest.raises(Refusal) as raised:
+                await client.publish("t", b"x")
+            assert raised.value.code is RefusalCode.SHUTTING_DOWN
+            server.refusals[events.Publish] = None
+            odd = asyncio.create_task(client.publish("t", b"x"))
+            await asyncio.sleep(0.1)
+            server.wires[-1].reply(encode.response_frame(b"what?"))
+            with pytest.raises(RemoteProtocolError):
+                await odd
+
+    in_virtual_time(go())
+
+
+def test_a_closed_producer() -> None:
+    async def go() -> None:
+        client = producer(Server())
+        await client.close()
+        with pytest.raises(ConnectionLost, match="closed"):
+            await client.publish("t", b"x")
+
+    in_virtual_time(go())
+
+
+# --- Consumers --------------------------------------------------------------------------------------------------------
+
+
+async def take(client: NsqConsumer, count: int) -> list[bytes]:
+    bodies = []
+    async for message in client:
+        bodies.append(message.body)
+        message.settle()
+        if len(bodies) == count:
+            break
+    return bodies
+
+
+def test_consuming_settles_in_one_write() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server, 7) as client:
+            await asyncio.sleep(0.1)
+            assert server.took("Subscribe", "Ready") == [("Subscribe", b"t", b"c"), ("Ready", 7)]
+            server.deliver(*range(50))
+            before = len(server.wires[0].writes)
+            assert await take(client, 50) == [b"%d" % number for number in range(50)]
+            await client.flush()
+            assert server.took("FIN") == [("FIN", number) for number in range(50)]
+            assert len(server.wires[0].writes) == before + 1
+            assert client.failures == 0
+
+    in_virtual_time(go())
+
+
+def test_ready_is_what_the_server_allows() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server, 100_000):
+            await asyncio.sleep(0.1)
+            assert server.took("Ready") == [("Ready", 2500)]
+
+    in_virtual_time(go())
+    with pytest.raises(LocalProtocolError):
+        NsqConsumer("x:1", "t", "c", max_in_flight=0)
+    with pytest.raises(LocalProtocolError):
+        NsqConsumer("x:1", "t!", "c")
+
+
+def test_settle_requeue_and_touch_each_once() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.deliver(1, 2, attempts=3)
+            found = []
+            async for message in client:
+                found.append((message.body, message.attempts, message.time_ns))
+                message.touch()
+                if message.body == b"1":
+                    message.requeue(250)
+                else:
+                    message.settle()
+                for again in (message.settle, message.requeue):
+                    with pytest.raises(LocalProtocolError):
+                        again()
+                if len(found) == 2:
+                    break
+            await client.flush()
+            assert found == [(b"1", 3, 5), (b"2", 3, 5)]
+            assert server.took("Touch", "Requeue", "FIN") == [("Touch", 1), ("Requeue", 1, 250), ("Touch", 2), ("FIN", 2)]
+
+    in_virtual_time(go())
+
+
+def test_batches() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.deliver(*range(5))
+            batches = client.batches()
+            batch = await anext(batches)
+            assert (len(batch), batch.bodies()) == (5, [b"0", b"1", b"2", b"3", b"4"])
+            batch.settle()
+            batch.settle()
+            server.deliver(10, 11, 12)
+            batch = await anext(batches)
+            first, second, _ = batch
+            second.requeue()
+            first.settle()
+            batch.settle()
+            await client.flush()
+            assert server.took("FIN", "Requeue") == [
+                *(("FIN", number) for number in range(5)),
+                ("Requeue", 11, 0),
+                ("FIN", 10),
+                ("FIN", 12),
+            ]
+
+    in_virtual_time(go())
+
+
+def test_leaving_the_loop_loses_nothing() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.deliver(1, 2, 3)
+            assert await take(client, 1) == [b"1"]
+            assert await take(client, 2) == [b"2", b"3"]
+
+    in_virtual_time(go())
+
+
+def test_closing_gives_back_what_nobody_has_looked_at() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.deliver(1, 2, 3)
+            assert await take(client, 1) == [b"1"]
+            server.deliver(4, 5)
+            await asyncio.sleep(0.1)
+        assert sorted(server.took("FIN", "Requeue")) == [
+            ("FIN", 1),
+            ("Requeue", 2, 0),
+            ("Requeue", 3, 0),
+            ("Requeue", 4, 0),
+            ("Requeue", 5, 0),
+        ]
+        assert server.took("Cls") == [("Cls",)]
+        assert [message async for message in client] == []
+        await client.close()
+
+    in_virtual_time(go())
+
+
+def test_closing_with_grace_waits_for_what_is_in_hand() -> None:
+    async def go() -> None:
+        server = Server()
+        client = consumer(server)
+        await client.__aenter__()
+        server.deliver(1)
+        batch = await anext(client.batches())
+        closing = asyncio.create_task(client.close(grace_seconds=10))
+        await asyncio.sleep(3)
+        assert not closing.done()
+        batch.settle()
+        await closing
+        assert server.took("Cls", "FIN") == [("Cls",), ("FIN", 1)]
+
+    in_virtual_time(go())
+
+
+def test_a_lost_connection_is_replaced_and_its_messages_are_forgotten() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.deliver(1, 2)
+            in_hand = await anext(aiter(client))
+            server.wires[0].end()
+            await asyncio.sleep(2)
+            in_hand.settle()
+            assert not in_hand.is_current
+            server.deliver(2, 3)
+            assert await take(client, 2) == [b"2", b"3"]
+            await client.flush()
+            assert server.took("FIN") == [("FIN", 2), ("FIN", 3)]
+            assert len(server.took("Subscribe")) == 2
+
+    in_virtual_time(go())
+
+
+def test_consumers_back_off_too() -> None:
+    async def go() -> None:
+        server = Server()
+        server.refusals[events.Subscribe] = b"E_SUB_FAILED SUB failed exiting"
+        with pytest.raises(DeadlineExceeded):
+            await consumer(server, options=NsqOptions(deadline_seconds=12, reconnect_seconds_first=1, reconnect_seconds_max=4)).__aenter__()
+        assert server.attempts_at == [0, 1, 3, 7, 11]
+
+    in_virtual_time(go())
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [(b'E_BAD_CHANNEL SUB channel name "c" is not valid', Refusal), (b"E_INVALID cannot SUB with heartbeats disabled", LocalProtocolError)],
+)
+def test_a_refused_subscription_is_raised(text: bytes, kind: type[Exception]) -> None:
+    async def go() -> None:
+        server = Server()
+        server.refusals[events.Subscribe] = text
+        with pytest.raises(kind):
+            await consumer(server).__aenter__()
+
+    in_virtual_time(go())
+
+
+def test_what_breaks_later_reaches_who_iterates() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.wires[0].refuse(b"E_INVALID RDY count 3 out of range 0-2")
+            with pytest.raises(LocalProtocolError, match="out of range"):
+                await take(client, 1)
+
+    in_virtual_time(go())
+
+
+def test_a_settle_that_came_too_late_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.wires[0].reply(encode.error_frame(b"E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight"))
+            await client.flush()
+            assert client.failures == 1
+        with pytest.raises(ConnectionLost):
+            await client.flush()
+
+    in_virtual_time(go())
+    assert "ID not in flight" in caplog.text
