@@ -160,7 +160,8 @@ class Reader:
         if hint is not None and view is not None:
             self._go_to(segment, view, hint, 0, segment.used)
             return view, 0, segment.used
-        self._segment = segment
+        # Where the record lies is not known before the window is there, whatever happens to the segment meanwhile.
+        self._segment = None
         self._request = request = request_window(
             self._log, self._volume, segment, self.offset, hint, self._volume.settings.window_size_bytes
         )
