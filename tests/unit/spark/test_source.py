@@ -44,8 +44,13 @@ def stream(log: FakeLog, **options: Any) -> PolyMQStreamReader:
     return reader
 
 
+def batches(reader: DataSourceReader | DataSourceStreamReader, partition: Any) -> Iterator[Any]:
+    """Arrow batches, which PySpark's types do not know of here."""
+    yield from reader.read(partition)
+
+
 def read(reader: DataSourceReader | DataSourceStreamReader, partitions: Any) -> list[int]:
-    return [offset for partition in partitions for batch in reader.read(partition) for offset in batch["offset"].to_pylist()]
+    return [offset for partition in partitions for batch in batches(reader, partition) for offset in batch["offset"].to_pylist()]
 
 
 def test_spark_finds_the_source_by_its_package() -> None:

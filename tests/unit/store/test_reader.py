@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies, drain, read_all
 
 
-def filled(count: int = 200, **settings: object) -> Harness:
+def filled(count: int = 200, **settings: Any) -> Harness:
     harness = Harness(**settings)
     store = harness.open()
     log = store.create_log(1, sync=False)
