@@ -14,7 +14,6 @@ from polymq.cli.render import Form, Shown, render
 from polymq.errors import ConfigError
 
 if TYPE_CHECKING:
-
     from polymq.store.files import Files
 
 __all__ = ["app", "inspect"]
