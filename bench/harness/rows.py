@@ -85,9 +85,10 @@ class Bench:
     generator: Generator
     quick: bool
 
-    def count(self, messages: int) -> int:
-        """The number of messages: as the row wants it, or a fiftieth (whole batches) for a smoke run."""
-        return max(2000, messages // 50 // 2000 * 2000) if self.quick else messages
+    def count(self, messages: int, kind: str = "") -> int:
+        """The number of messages in whole batches: as the row wants it, a tenth where each answer waits for the disk, a fiftieth to smoke."""
+        share = (10 if kind == "polymq-fsync" else 1) * (50 if self.quick else 1)
+        return max(2000, messages // share // 2000 * 2000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def _rate(result: Mapping[str, Any], server: Server, cpu_before_s: float) -> Fig
 
 
 def mpub(bench: Bench, kind: str) -> Figures:
-    count = bench.count(5_000_000)
+    count = bench.count(5_000_000, kind)
     with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
         cpu = server.cpu_s()
         result = bench.generator.run("mpub", server.tcp, messages=count, batch=200, connections=2, window=4, subscribers=1)
@@ -123,7 +124,7 @@ def mpub(bench: Bench, kind: str) -> Figures:
 
 
 def pub_100(bench: Bench, kind: str) -> Figures:
-    count = bench.count(500_000)
+    count = bench.count(500_000, kind)
     with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
         cpu = server.cpu_s()
         result = bench.generator.run("pub", server.tcp, messages=count, window=100, subscribers=1)
@@ -131,7 +132,7 @@ def pub_100(bench: Bench, kind: str) -> Figures:
 
 
 def pub_one(bench: Bench, kind: str) -> Figures:
-    count = bench.count(50_000)
+    count = bench.count(50_000, kind)
     with Server(kind, bench.setup) as server:
         cpu = server.cpu_s()
         result = bench.generator.run("pub", server.tcp, messages=count, window=1, subscribers=0 if kind == "loop" else 1)
@@ -156,7 +157,7 @@ def consume_1(bench: Bench, kind: str) -> Figures:
 
 
 def both(bench: Bench, kind: str, *, channels: int, messages: int) -> Figures:
-    count = bench.count(messages)
+    count = bench.count(messages, kind)
     with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
         cpu = server.cpu_s()
         result = bench.generator.run("both", server.tcp, messages=count, batch=200, channels=channels)
@@ -303,7 +304,7 @@ def spark(bench: Bench, kind: str) -> Figures:
     with Server(kind, bench.setup) as server, tempfile.TemporaryDirectory(dir=bench.setup.scratch) as folder:
         bench.generator.run("prefill", server.tcp, messages=count, batch=200, subscribers=1)
         command = [sys.executable, str(program), server.log_door, "bench", str(count), folder]
-        environment = {**os.environ, "PYTHONPATH": str(program.parents[2] / "src")}
+        environment = {**os.environ, "PYTHONPATH": str(program.parents[2] / "src"), "PYSPARK_PYTHON": sys.executable}
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
     if done.returncode:
         raise LoadError(f"Spark: {done.stderr.strip()[-300:]}")

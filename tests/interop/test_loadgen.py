@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import struct
 import threading
@@ -206,18 +207,16 @@ def test_the_deadline_ends_a_run_that_hangs(generator: Generator) -> None:
 
 
 def test_latency_is_from_publish_to_receive(generator: Generator) -> None:
-    arrived = threading.Event()
-    stamps: list[bytes] = []
+    published: queue.Queue[bytes] = queue.Queue()
 
     def consumer(peer: Peer) -> None:
         peer.subscribed()
         assert peer.line() == b"RDY 100\n"
         for number in range(5):
-            assert arrived.wait(10)
-            arrived.clear()
+            body = published.get(timeout=10)
             # 50 ms on top of everything else.
             threading.Event().wait(0.05)
-            peer.send(message(number, body=stamps[number]))
+            peer.send(message(number, body=body))
             assert peer.line().startswith(b"FIN ")
         assert peer.line() == b"CLS\n"
         peer.send(CLOSE_WAIT)
@@ -225,9 +224,8 @@ def test_latency_is_from_publish_to_receive(generator: Generator) -> None:
     def publisher(peer: Peer) -> None:
         for _ in range(5):
             assert peer.line() == b"PUB bench\n"
-            stamps.append(peer.body())
+            published.put(peer.body())
             peer.send(OK)
-            arrived.set()
 
     server = Scripted(consumer, publisher)
     result = generator.run("latency", server.address, messages=5, rate=10, rdy=100, size=16, deadline_s=10)

@@ -29,7 +29,7 @@ CONFORMANCE = Path(os.environ.get("POLYMQ_CONFORMANCE", ROOT.parent / "shared" /
 ALLOWED = Path(__file__).with_name("allowed_differences.toml")
 PROBE_TIMEOUT_S = 120
 
-# What differs from run to run on one and the same server.
+# What differs from run to run, or from machine to machine, on one and the same server.
 MASKS = (
     (r"\bh\d{1,5}(?=[ &x])", "<R>"),
     (r'"start_time":\d+', '"start_time":<TIME>'),
@@ -40,7 +40,9 @@ MASKS = (
     (r"127\.0\.0\.1:\d+", "127.0.0.1:<PORT>"),
     (r'"((?:heap|gc|next)_\w+)":\d+', r'"\1":<N>'),
     (r"(?m)^( +(?:heap|gc|next)_\w+\s+)\d+$", r"\1<N>"),
-    (r"\(built w/go[0-9.]+\)", "(built w/<GO>)"),
+    (r"\(built w/[a-z]+[0-9.]+\)", "(built w/<RUNTIME>)"),
+    # A number that nsqd makes from the machine's name.
+    (r"(?m)^(GET +/config/id +200 \{.*\}) \d+$", r"\1 <ID>"),
 )
 REQUEST = re.compile(r"^(?:GET|HEAD|POST|PUT|OPTIONS) +/")
 HEADERS = re.compile(r"\{'.*?'\}")
@@ -89,11 +91,18 @@ def differences(expected: list[Exchange], found: list[Exchange]) -> list[tuple[E
     return [pair for pair in zip(expected, found, strict=True) if pair[0] != pair[1]]
 
 
+def material(name: str) -> Path:
+    """Find a file of the conformance material."""
+    path = CONFORMANCE / name
+    if not path.exists():
+        pytest.fail(f"{path} is missing: set POLYMQ_CONFORMANCE to the folder of the conformance material")
+    return path
+
+
 def run_probe(name: str, *arguments: str) -> str:
-    program = CONFORMANCE / name
-    if not program.exists():
-        pytest.fail(f"{program} is missing: set POLYMQ_CONFORMANCE to the folder of the conformance material")
-    done = subprocess.run([sys.executable, str(program), *arguments], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        [sys.executable, str(material(name)), *arguments], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -121,14 +130,14 @@ def judge(server: Running, probe: str, different: list[tuple[Exchange, Exchange]
 
 
 def test_tcp_answers_are_those_of_nsqd(server: Running) -> None:
-    expected = tcp_exchanges((CONFORMANCE / "golden_v1.3.0.txt").read_text())
+    expected = tcp_exchanges(material("golden_v1.3.0.txt").read_text(encoding="utf-8"))
     found = tcp_exchanges(run_probe("probe.py", server.tcp, server.http.partition(":")[2]))
     judge(server, "tcp", differences(expected, found))
 
 
 def test_http_answers_are_those_of_nsqd(server: Running) -> None:
     host, _, http_port = server.http.partition(":")
-    expected = http_exchanges((CONFORMANCE / "golden_http_v1.3.0.txt").read_text())
+    expected = http_exchanges(material("golden_http_v1.3.0.txt").read_text(encoding="utf-8"))
     found = http_exchanges(run_probe("probe_http.py", host, http_port, server.tcp.partition(":")[2]))
     judge(server, "http", differences(expected, found))
 

@@ -22,7 +22,10 @@ _PAIRS_PER_PIECE: Final = 4096
 
 @cython.cclass
 class DueHeap:
-    """A binary heap of (due time in ns, 63-bit value), the earliest first. Cost: O(log n), 16 bytes per entry."""
+    """A binary heap of (due time in ns, 63-bit value): the earliest first, of equals the smallest value.
+
+    Cost: O(log n), 16 bytes per entry.
+    """
 
     due: cython.longlong[::1]
     value: cython.longlong[::1]
@@ -45,7 +48,7 @@ class DueHeap:
         self.count += 1
         while i > 0:
             parent = (i - 1) // 2
-            if self.due[parent] <= due:
+            if self.due[parent] < due or (self.due[parent] == due and self.value[parent] < value):
                 break
             self.due[i] = self.due[parent]
             self.value[i] = self.value[parent]
@@ -71,9 +74,9 @@ class DueHeap:
             child = 2 * i + 1
             if child >= self.count:
                 break
-            if child + 1 < self.count and self.due[child + 1] < self.due[child]:
+            if child + 1 < self.count and self._before(child + 1, self.due[child], self.value[child]):
                 child += 1
-            if self.due[child] >= due:
+            if not self._before(child, due, value):
                 break
             self.due[i] = self.due[child]
             self.value[i] = self.value[child]
@@ -82,6 +85,12 @@ class DueHeap:
             self.due[i] = due
             self.value[i] = value
         return first
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _before(self, i: cython.Py_ssize_t, due: cython.longlong, value: cython.longlong) -> cython.bint:
+        return self.due[i] < due or (self.due[i] == due and self.value[i] < value)
 
     def pairs(self) -> list[bytes]:
         """Copy every entry out, in no order, as pieces of at most 4,096 (due i64, value i64) pairs: for snapshots."""

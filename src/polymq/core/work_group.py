@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "Share", "WorkGroup"]
 
-# A given-back message waits behind this many at most. nsqd's default in-memory queue has the same length.
+# A given-back message waits behind this many at most: those behind a long backlog must not wait for all of it.
 _REQUEUE_DEPTH: Final = 10_000
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +41,7 @@ def run(settings: Settings) -> int:
     """
     logging.basicConfig(stream=sys.stderr, format=_LOG_FORMAT)
     logging.getLogger("polymq").setLevel(settings.server.log_level.upper())
+    _allow_descriptors()
     try:
         node = Node(settings)
     except OSError as error:
@@ -71,3 +73,9 @@ async def _serve(node: Node, settings: ShellSettings) -> None:
         log.info("%s on %s", mount.what, mount.listener.address)
     log.info("serving, data in %s", node.settings.server.data)
     await shell.run()
+
+
+def _allow_descriptors() -> None:
+    """Take as many descriptors as this process may have: each connection needs one, each open segment two."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

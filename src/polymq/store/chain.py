@@ -7,6 +7,7 @@ under the name `next` and gets its real one when the chain rolls over to it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import StoreFull
@@ -213,9 +214,12 @@ class Chain:
 
         def done(result: object) -> None:
             self._preparing = False
-            if isinstance(result, BaseException) or self._closed:
-                # The error comes again, to somebody who is owed it, when the chain has to roll over.
+            # An error comes again, to somebody who is owed it, when the chain has to roll over.
+            if isinstance(result, BaseException):
                 volume.reserved_bytes -= size
+            elif self._closed:
+                volume.reserved_bytes -= size
+                volume.worker.submit(lambda: files.remove(path), lambda _: None, lane=Lane.PREPARE)
             else:
                 self._next_size_bytes = size
 
@@ -232,9 +236,13 @@ class Chain:
             self.dirty.append(segment)
 
     def close(self) -> None:
-        """Forget the segment that is ready (its file is removed when the folder is next looked through)."""
+        """Give back what is reserved: the segment that is ready is removed."""
         self._closed = True
+        volume = self.volume
         if self.active is not None:
-            self.volume.reserved_bytes -= self.active.size_bytes - self.active.used
-        self.volume.reserved_bytes -= self._next_size_bytes
-        self._next_size_bytes = 0
+            volume.reserved_bytes -= self.active.size_bytes - self.active.used
+        if self._next_size_bytes:
+            volume.reserved_bytes -= self._next_size_bytes
+            self._next_size_bytes = 0
+            with suppress(OSError):
+                volume.files.remove(self.next_path)

@@ -19,6 +19,7 @@ from polymq.store.segment import (
     check_segment_header,
     parse_segment_header,
 )
+from polymq.store.volume import is_passing
 from polymq.store.workers import Lane
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def _cached(file: File) -> Callable[[int, int], bytes]:
 
 
 class WindowRequest:
-    """A window that is there, or on its way: `ready` says which. Then either `window` is set or `failure`."""
+    """A window that is there, or on its way: `ready` says which. Then `window` is set, or `failure` if there is no hope."""
 
     __slots__ = ("failure", "ready", "segment", "window")
 
@@ -258,6 +259,7 @@ class WindowRequest:
         self.ready = True
 
     def _fail(self, error: object) -> None:
-        """Take note that it cannot be read."""
-        self.failure = str(error) or type(error).__name__
+        """Take note that it cannot be read; `failure` stays empty if another attempt may be luckier."""
+        if not is_passing(error):
+            self.failure = str(error) or type(error).__name__
         self.ready = True

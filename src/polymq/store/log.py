@@ -257,6 +257,8 @@ class Log:
             raise StoreFailed(self.failed or self._journal.failed)
         if self._volume.full:
             raise StoreFull("free space on the disk is below the mark")
+        if self._journal.blocked:
+            raise StoreFull(self._journal.blocked)
         if self._batch_origin != _NONE:
             self._seal()
         if self._buffer is None:

@@ -32,20 +32,24 @@ def batches_from(log: Log, volume: Volume, requests: dict[int, WindowRequest], o
     hint = segment.index.at_offset(offset) if segment.index is not None else None
     if hint is None and offset == segment.base_offset:
         hint = IndexEntry(offset, SEGMENT_HEADER_SIZE_BYTES, 0)
-    if hint is not None and is_hot(volume, segment, hint.position):
-        view = volume.map(segment)
+    view = volume.map(segment) if hint is not None and is_hot(volume, segment, hint.position) else None
+    if hint is not None and view is not None:
         start = _batch_with(view, hint.position, offset, segment.used)
         return view[start : _end_of_batches(view, start, segment.used, log.readable, size_bytes_max, segment)]
     request = requests.get(offset)
     if request is None:
         while len(requests) >= _REQUESTS_MAX:
             del requests[next(iter(requests))]
-        request = requests[offset] = request_window(log, volume, segment, offset, hint, size_bytes_max)
+        # The batch looked for may lie up to one index entry behind where reading begins.
+        size_bytes = size_bytes_max + volume.settings.index_interval_bytes
+        request = requests[offset] = request_window(log, volume, segment, offset, hint, size_bytes)
     if not request.ready:
         return None
     del requests[offset]
     window = request.window
     if window is None:
+        if not request.failure:
+            return None
         log.fence(request.failure)
         return _EMPTY
     return window.view[: _end_of_batches(window.view, 0, len(window.view), log.readable, size_bytes_max, None)]

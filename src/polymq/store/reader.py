@@ -27,7 +27,7 @@ _EVERYTHING: Final = (1 << 62) - 1
 
 def is_hot(volume: Volume, segment: Segment, position: int) -> bool:
     """Whether the bytes at a position were written by this process so lately that they are in memory."""
-    return segment.own_from <= position and volume.heat - segment.heat <= volume.settings.hot_size_bytes and bool(segment.heat)
+    return segment.own_from <= position and volume.heat - segment.heat < volume.settings.hot_size_bytes and bool(segment.heat)
 
 
 class Reader:
@@ -76,8 +76,14 @@ class Reader:
         at = self._at
         if window is not None and segment is not None and at < window.end:
             view, shift, end = window.view, window.position, window.end
-        elif window is None and segment is not None and at < segment.used and is_hot(self._volume, segment, at):
-            view, shift, end = segment.view or self._volume.map(segment), 0, segment.used
+        elif (
+            window is None
+            and segment is not None
+            and at < segment.used
+            and is_hot(self._volume, segment, at)
+            and (mapped := segment.view or self._volume.map(segment)) is not None
+        ):
+            view, shift, end = mapped, 0, segment.used
             segment.touched = True
         else:
             place = self._find()
@@ -134,9 +140,11 @@ class Reader:
             self._segment = segment if known else None
             self._at, self._left = SEGMENT_HEADER_SIZE_BYTES, 0
         self._window = None
-        if self._segment is None or not is_hot(self._volume, segment, self._at):
-            return self._look_up(segment)
-        return self._volume.map(segment), 0, segment.used
+        if self._segment is not None and is_hot(self._volume, segment, self._at):
+            view = self._volume.map(segment)
+            if view is not None:
+                return view, 0, segment.used
+        return self._look_up(segment)
 
     def _look_up(self, segment: Segment) -> tuple[memoryview, int, int] | None:
         """Find a record by the index: in the map if it is hot, else in a window."""
@@ -145,8 +153,8 @@ class Reader:
             hint = IndexEntry(self.offset, self._at, 0)
         elif segment.index is not None:
             hint = segment.index.at_offset(self.offset)
-        if hint is not None and is_hot(self._volume, segment, hint.position):
-            view = self._volume.map(segment)
+        view = self._volume.map(segment) if hint is not None and is_hot(self._volume, segment, hint.position) else None
+        if hint is not None and view is not None:
             self._go_to(segment, view, hint, 0, segment.used)
             return view, 0, segment.used
         self._segment = segment
@@ -164,7 +172,10 @@ class Reader:
         self.waiting = False
         window = request.window
         if window is None:
-            self._stop(request.failure)
+            if request.failure:
+                self._stop(request.failure)
+            # Else the process was short of something: asked again, it may be luckier.
+            self.waiting = not request.failure
             return None
         self._window = window
         self._go_to(request.segment, window.view, IndexEntry(window.offset, window.position, 0), window.position, window.end)

@@ -140,6 +140,7 @@ class Store:
             raise StoreFailed(f"the journal cannot be written: {self.journal.blocked}. Make room on the disk")
         if self.journal.failed or not self._committer.sync_now():
             raise StoreFailed(f"{self.journal.failed}. Look after the disk")
+        self._committer.changed = False
 
     def _own_entries(self) -> Iterator[bytes]:
         """Give the store's part of a snapshot."""
@@ -245,15 +246,18 @@ class Store:
 
         The journal goes first: an entry may announce what is about to be appended, and must then be there when the
         record is (docs/adr/0007). Whoever replays it looks whether the record made it into the log. `unwritten` says
-        afterwards why the journal did not take this turn's entries ("" if it did, or there were none).
+        afterwards why the journal did not take this turn's entries ("" if it did, or there were none): then the
+        partitions are not written either, else a message that was released would be appended once more after a crash.
         """
         self.unwritten = ""
         if self.journal.staged:
             self.journal.flush()
             self.unwritten = self.journal.failed or self.journal.blocked
         touched = self._touched
-        if touched:
+        if touched and not self.journal.blocked:
             for log in touched:
+                if self.unwritten:
+                    log.fence(self.unwritten)
                 log.flush()
             touched.clear()
         self._after()
@@ -293,8 +297,9 @@ class Store:
             self.commit()
             self._worker.drain()
             self._stop_clean()
-        for log in self._logs.values():
-            log.close()
+            for log in self._logs.values():
+                log.close()
+            self.journal.chain.close()
         self._volume.close()
         self._volume.files.close()
 

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from polymq.store.settings import StoreSettings
     from polymq.store.workers import Worker
 
-__all__ = ["Clock", "Volume", "store_error"]
+__all__ = ["Clock", "Volume", "is_passing", "store_error"]
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_PASSING: Final = _NO_DESCRIPTOR | {errno.ENOMEM, errno.EINTR, errno.EAGAIN}
 _FREE_PART_MIN: Final = 0.05
 _FREE_BYTES_FLOOR: Final = 256 * 1024 * 1024
 # Staging buffers that stay warm between turns; a buffer that one huge publish made larger than this is given back.
 _BUFFERS_KEPT_MAX: Final = 64
-_BUFFER_SIZE_BYTES_FIRST: Final = 64 * 1024
+_BUFFER_SIZE_BYTES_FIRST: Final = 8 * 1024
 _BUFFER_SIZE_BYTES_KEPT_MAX: Final = 4 * 1024 * 1024
 
 
@@ -44,6 +45,11 @@ def store_error(error: OSError, what: str) -> StoreError:
     if error.errno in _NO_ROOM:
         return StoreFull(f"no room for {what}: {error.strerror or error}")
     return StoreFailed(f"{what}: {error.strerror or error}")
+
+
+def is_passing(error: object) -> bool:
+    """Whether an error is the process's or the moment's, and says nothing about the disk."""
+    return isinstance(error, OSError) and error.errno in _PASSING
 
 
 class Volume:
@@ -105,11 +111,14 @@ class Volume:
         """Create or open a file outside the books. Raises OSError."""
         return self._opened(path, create=True)
 
-    def map(self, segment: Segment) -> memoryview:
-        """Give a read-only view of a segment, whole as it is preallocated. Raises OSError."""
+    def map(self, segment: Segment) -> memoryview | None:
+        """Give a read-only view of a segment, whole as it is preallocated; None if the system has no map to spare."""
         view = segment.view
         if view is None:
-            view = segment.view = self.file(segment).map(segment.size_bytes)
+            try:
+                view = segment.view = self.file(segment).map(segment.size_bytes)
+            except OSError:
+                return None
         segment.touched = True
         return view
 

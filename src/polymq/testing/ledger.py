@@ -333,7 +333,7 @@ class Ledger:
         until_ns = self._synced_until_ns()
         now_ns = self._lives[-1][1] if self._lives else self._synced_ns
         for publication in self.publications.values():
-            self._forgive_publication(publication, until_ns, now_ns - until_ns)
+            self._forgive_publication(publication, until_ns)
         for channel in self.channels.values():
             if self._in_doubt(None, channel.confirmed_ns, until_ns):
                 channel.confirmed_ns = None
@@ -346,8 +346,9 @@ class Ledger:
         self._lives.clear()  # what is left is on the disk
         self._synced_ns = now_ns
 
-    def _forgive_publication(self, publication: Publication, until_ns: int, unsynced_ns: int) -> None:
-        if publication.due_wall_ns > self.clock.wall_ns() - unsynced_ns - self.wall_slack_ns:
+    def _forgive_publication(self, publication: Publication, until_ns: int) -> None:
+        released = publication.id is not None and not self._in_doubt(publication.topic, publication.id_seen_ns, until_ns)
+        if publication.due_wall_ns and not released:
             publication.repeatable = True
         if publication.sync and not any(doubt.topic in (None, publication.topic) for doubt in self._doubts):
             return

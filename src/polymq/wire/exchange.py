@@ -53,8 +53,13 @@ class Request:
 class Promise(Protocol):
     """As much of a store's ticket as has to be known here."""
 
-    state: Any
-    failure: str
+    @property
+    def state(self) -> Any:
+        """Where the promised write stands, in the words of whoever promised."""
+
+    @property
+    def failure(self) -> str:
+        """Why it failed, for people."""
 
 
 @dataclass(frozen=True, slots=True)

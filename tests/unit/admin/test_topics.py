@@ -1,12 +1,8 @@
-"""The catalogue, statistics and health over HTTP."""
+"""The catalogue over HTTP."""
 
 from __future__ import annotations
 
 import pytest
-
-from polymq.admin.door import REFUSALS
-from polymq.core.session import Session
-from polymq.errors import Refusal, RefusalCode
 
 from .door_world import DoorWorld
 
@@ -84,33 +80,3 @@ def test_partition_that_is_no_number(world: DoorWorld) -> None:
 def test_names_are_decoded(world: DoorWorld) -> None:
     world.publish("t#x é", b"a")
     assert world.json("/v1/topics/t%23x%20%C3%A9")["name"] == "t#x é"
-
-
-def test_unknown_paths_and_methods(world: DoorWorld) -> None:
-    assert world.json("/v1/nope", 404)["error"] == "NOT_FOUND"
-    wire = world.wire("/v1/topics", method="DELETE")
-    assert wire.output.startswith(b"HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, OPTIONS\r\n")
-    assert b'"error":"METHOD_NOT_ALLOWED"' in wire.output
-
-
-def test_health(world: DoorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert world.json("/healthz") == {"health": "ok", "problems": []}
-    monkeypatch.setattr(world.store, "health", lambda: ["partition 1 is damaged"])
-    assert world.json("/healthz", 503) == {"health": "failing", "problems": ["partition 1 is damaged"]}
-
-
-def test_statistics(world: DoorWorld) -> None:
-    world.publish("t", b"abc")
-    families = {family["name"]: family for family in world.json("/v1/stats")["families"]}
-    published = families["polymq_topic_messages_total"]
-    assert (published["kind"], published["samples"]) == ("counter", [{"labels": {"namespace": "", "topic": "t"}, "value": 1}])
-    assert len(families) == len(list(world.broker.statistics))
-
-
-@pytest.mark.parametrize("code", RefusalCode)
-def test_every_refusal_has_an_answer(world: DoorWorld, monkeypatch: pytest.MonkeyPatch, code: RefusalCode) -> None:
-    def refuse(*_args: object) -> None:
-        raise Refusal(code)
-
-    monkeypatch.setattr(Session, "log", refuse)
-    assert world.json("/v1/topics/t/0/offset?time_ns=0", REFUSALS[code])["error"] == code.name

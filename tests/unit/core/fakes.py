@@ -129,6 +129,10 @@ class FakeLog:
         records = b"".join(encode_message(message, now_ns) for message in messages)
         return self._add(records, len(messages), now_ns, origin)
 
+    def messages(self) -> list[Message]:
+        view = memoryview(bytes(self.data))
+        return read_messages(view, 0, 0, 0, self.end, len(view))
+
     def reader(self, offset: int) -> FakeReader:
         return FakeReader(self, offset)
 

@@ -5,13 +5,11 @@ import pytest
 from polymq import limits
 from polymq.core.access import Action, Principal
 from polymq.core.broker import Broker
-from polymq.core.group import GroupKind
 from polymq.core.settings import CoreSettings
-from polymq.core.statistics import Family, Kind, Registry
 from polymq.errors import Refusal, RefusalCode
 from polymq.wire.slices import MessageBatch
 
-from .conftest import SECOND_NS, World, inbox
+from .conftest import World, inbox
 from .fakes import FakeRandom, Inbox
 
 
@@ -157,88 +155,3 @@ def test_what_is_not_there_is_named(single: World) -> None:
     assert refused.value.code is RefusalCode.GROUP_NOT_FOUND
     with pytest.raises(Refusal, match="partitions 0"):
         single.session.log("t", 7)
-
-
-def test_live_groups_fan_out_what_is_new_and_leave_nothing(world: World) -> None:
-    world.publish("t", b"old")
-    world.turn()
-    one = world.consume("t", "watch", 0, kind=GroupKind.LIVE)
-    two = world.consume("t", "watch", 0, kind=GroupKind.LIVE)
-    world.session.hold(two, held=True)
-    for body in (b"a", b"b"):
-        world.publish("t", body)
-    world.turn()
-    assert sorted(inbox(one).bodies) == [b"a", b"b"]
-    assert inbox(two).bodies == []
-    world.session.hold(two, held=False)
-    world.turn()
-    assert sorted(inbox(two).bodies) == [b"a", b"b"]
-    with pytest.raises(Refusal):
-        world.settle(one, inbox(one).ids[0])
-    world.session.unsubscribe(one)
-    world.session.unsubscribe(two)
-    assert world.view().groups == ()
-
-
-def test_cursor_groups_commit_and_keep_their_place(world: World) -> None:
-    world.publish("t", b"a", b"b")
-    world.turn()
-    partition = next(p.partition for p in world.view().partitions if p.end)
-    world.session.commit_offset("t", "reader", partition, 1)
-    assert world.session.committed("t", "reader")[partition] == 1
-    world.turn()
-    for snapshot in (False, True):
-        if snapshot:
-            world.broker.snapshot()
-        world.restart()
-        assert world.session.committed("t", "reader")[partition] == 1
-    with pytest.raises(Refusal) as refused:
-        world.session.commit_offset("t", "reader", partition, 3)
-    assert refused.value.code is RefusalCode.OFFSET_OUT_OF_RANGE
-    world.session.create_group("t", "work")
-    with pytest.raises(Refusal):
-        world.session.commit_offset("t", "work", partition, 0)
-
-
-def test_scheduled_messages_are_released_in_the_order_of_their_due_times(single: World) -> None:
-    consumer = single.consume("t", "g", 5)
-    single.publish("t", b"second", delay_ns=2 * SECOND_NS)
-    single.publish("t", b"first", delay_ns=SECOND_NS)
-    single.turn()
-    assert single.view().scheduled == 2
-    single.wait(5)
-    assert inbox(consumer).bodies == [b"first", b"second"]
-    assert (single.view().scheduled, single.view().message_count) == (0, 2)
-
-
-def test_retention_keeps_what_some_group_needs(single: World) -> None:
-    consumer = single.consume("t", "g", 10)
-    single.consume("t", "slow", 0)
-    single.publish("t", *[b"x"] * 10)
-    single.turn()
-    single.settle(consumer, *inbox(consumer).ids)
-    single.wait(1)
-    assert single.store.logs[0].retained[-1] == 0
-    single.session.delete_group("t", "slow")
-    single.wait(1)
-    assert single.store.logs[0].retained[-1] == 10
-
-
-def test_families_have_unique_names_and_samples() -> None:
-    registry = Registry()
-    family = Family("a_total", Kind.COUNTER, "text", list)
-    registry.register(family)
-    with pytest.raises(ValueError, match="a_total"):
-        registry.register(family)
-    assert list(registry) == [family]
-
-
-def test_the_registry_shows_topics_and_groups(single: World) -> None:
-    single.consume("t", "g", 1)
-    single.publish("t", b"abc", b"de")
-    single.turn()
-    found = {family.name: list(family.collect()) for family in single.broker.statistics}
-    assert [sample.value for sample in found["polymq_topic_messages_total"]] == [2]
-    assert [sample.value for sample in found["polymq_topic_message_bytes_total"]] == [5]
-    (depth,) = found["polymq_group_depth_messages"]
-    assert (depth.labels, depth.value) == ({"namespace": "", "topic": "t", "group": "g"}, 1)

@@ -151,9 +151,7 @@ class Run:
         number = self.random.choice(NUMBERS)
         reader = self.readers[number]
         first = max(reader.offset, self.logs[number].start)
-        found = drain(
-            self.harness, reader, count_max=self.random.choice((1, 3, 1000)), size_bytes_max=self.random.choice((1, 300, 100000))
-        )
+        found = drain(self.harness, reader, count_max=self.random.choice((1, 3, 1000)), size_bytes_max=self.random.choice((1, 300, 100000)))
         assert found == self.models[number].messages[first : self.logs[number].readable]
         self.note_synced()
 

@@ -6,8 +6,6 @@ import pytest
 
 from polymq.core.ports import TicketState
 from polymq.core.session import Session
-from polymq.errors import Refusal, RefusalCode
-from polymq.gateways.nsq.http_answers import REFUSALS
 from polymq.protocols.nsq.settings import NsqSettings
 from tests.unit.core.conftest import inbox
 from tests.unit.core.fakes import FakeTicket
@@ -149,15 +147,6 @@ def test_failed_commit_is_not_ok(world: NsqWorld, monkeypatch: pytest.MonkeyPatc
     assert message(parse(wire.output)) == (503, "EXITING")
 
 
-@pytest.mark.parametrize("code", RefusalCode)
-def test_every_refusal_has_an_answer(world: NsqWorld, monkeypatch: pytest.MonkeyPatch, code: RefusalCode) -> None:
-    def refuse(*_args: object, **_options: object) -> None:
-        raise Refusal(code)
-
-    monkeypatch.setattr(Session, "publish", refuse)
-    assert message(world.post("/pub?topic=t", b"x")) == REFUSALS[code]
-
-
 def test_stopping_broker_refuses(world: NsqWorld) -> None:
     world.broker.stop()
     assert message(world.post("/pub?topic=t", b"x")) == (503, "EXITING")
@@ -166,36 +155,3 @@ def test_stopping_broker_refuses(world: NsqWorld) -> None:
 def test_query_that_cannot_be_decoded(world: NsqWorld) -> None:
     for path in ("/pub?topic=%zz", "/mpub?topic=a;b", "/topic/create?topic=%", "/topic/delete?x=%zz&topic=t", "/channel/create?;"):
         assert message(world.post(path, b"x")) == (400, "INVALID_REQUEST")
-
-
-def test_broken_body_of_an_endpoint_that_ignores_it(world: NsqWorld) -> None:
-    head = b"POST /topic/%b?topic=t HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
-    assert message(parse(world.raw(head % b"delete").output)) == (400, "INVALID_REQUEST")
-    assert parse(world.raw(head % b"create").output).status == 200
-
-
-def test_topic_goes_with_its_messages(world: NsqWorld) -> None:
-    world.post("/pub?topic=t", b"x")
-    assert world.post("/topic/delete?topic=t").status == 200
-    assert world.session.topic_names() == []
-
-
-def test_emptying(world: NsqWorld) -> None:
-    world.post("/pub?topic=t", b"x")
-    world.post("/topic/empty?topic=t")
-    world.post("/channel/create?topic=t&channel=c")
-    world.post("/pub?topic=t", b"y")
-    assert [group.depth for group in world.view().groups] == [1]
-    world.post("/channel/empty?topic=t&channel=c")
-    assert [group.depth for group in world.view().groups] == [0]
-
-
-def test_pausing(world: NsqWorld) -> None:
-    world.post("/topic/create?topic=t")
-    world.post("/channel/create?topic=t&channel=c")
-    world.post("/topic/pause?topic=t")
-    world.post("/channel/pause?topic=t&channel=c")
-    assert (world.view().paused, world.view().groups[0].paused) == (True, True)
-    world.post("/topic/unpause?topic=t")
-    world.post("/channel/unpause?topic=t&channel=c")
-    assert (world.view().paused, world.view().groups[0].paused) == (False, False)

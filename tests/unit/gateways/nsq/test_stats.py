@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from polymq.core.access import ANONYMOUS
-from polymq.core.views import LatencyView, PeerView, TlsView
-from polymq.gateways.nsq import stats_text
-from polymq.gateways.nsq.stats_model import ClientStats, LatencyStats, producers_of, topic_stats
+from polymq.core.views import PeerView
 from polymq.wire.slices import MessageBatch
 from tests.unit.core.fakes import Inbox
 from tests.unit.gateways.nsq.http_world import NsqWorld
@@ -171,29 +169,6 @@ def test_every_topic_that_was_published_to_is_counted() -> None:
     assert client["pub_counts"] == [{"topic": "a", "count": 2}, {"topic": "b", "count": 1}]
 
 
-def test_tls_compression_and_identity_are_shown() -> None:
-    tls = TlsView("TLS1.3", "TLS_AES_128_GCM_SHA256")
-    view = replace(
-        peer("c", "h", "a", port=1, since_s=1), tls=tls, compression="snappy", authenticated=True, identity="me", identity_url="u"
-    )
-    stats = ClientStats(view, None, ()).json()
-    assert [stats[name] for name in ("snappy", "deflate", "tls", "tls_version")] == [True, False, True, "TLS1.3"]
-    names = list(stats)
-    at = names.index("user_agent")
-    assert names[at + 1 : at + 5] == ["authed", "auth_identity", "auth_identity_url", "tls"]
-
-
-def test_latencies_are_shown() -> None:
-    stats = LatencyStats(3, ((0.99, 1_500_000), (0.5, 900)))
-    assert stats.json() == {"count": 3, "percentiles": [{"quantile": 0.99, "value": 1_500_000}, {"quantile": 0.5, "value": 900}]}
-    world = NsqWorld()
-    world.post("/topic/create?topic=t")
-    view = world.session.topic("t")
-    assert view is not None
-    slow = replace(view, latency=LatencyView(3, ((0.99, 1_500_000), (0.5, 900))))
-    assert stats_text.topic(topic_stats(slow, None), 0).endswith("e2e%: 1.5ms, 900.0ns\n")
-
-
 def test_unhealthy_node(monkeypatch: pytest.MonkeyPatch) -> None:
     world = NsqWorld()
     monkeypatch.setattr(world.store, "health", lambda: ["disk full", "partition 3 is damaged"])
@@ -225,7 +200,3 @@ def test_topic_that_goes_while_it_is_being_described() -> None:
     assert b"t0498" in wire.output
     assert b"t0499" not in wire.output
     assert wire.output.endswith(b'],"producers":null}\r\n0\r\n\r\n')
-
-
-def test_no_producers_of_nsq_at_all() -> None:
-    assert producers_of((), "") == []

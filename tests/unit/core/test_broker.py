@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from .conftest import World, inbox
+
+
+def test_retention_keeps_what_some_group_needs(single: World) -> None:
+    consumer = single.consume("t", "g", 10)
+    single.consume("t", "slow", 0)
+    single.publish("t", *[b"x"] * 10)
+    single.turn()
+    single.settle(consumer, *inbox(consumer).ids)
+    single.wait(1)
+    assert single.store.logs[0].retained[-1] == 0
+    single.session.delete_group("t", "slow")
+    single.wait(1)
+    assert single.store.logs[0].retained[-1] == 10
+
+
+def test_a_snapshot_is_taken_when_the_journal_wants_one(single: World) -> None:
+    single.consume("t", "g", 0)
+    single.store.journal.wants_snapshot = True
+    single.turn()
+    assert single.store.journal.snapshots == 1
+
+
+def test_the_next_turn_is_due_when_something_happens_next(single: World) -> None:
+    now_ns = single.clock.now_ns
+    first_look_ns = single.broker.due_ns()
+    assert first_look_ns is not None
+    assert first_look_ns > now_ns
+    single.publish("t", b"x", delay_ns=7)
+    single.turn()
+    assert single.broker.due_ns() == now_ns + 7
+    consumer = single.consume("t", "g", 1, lease_ns=5)
+    single.publish("t", b"y")
+    single.turn()
+    assert inbox(consumer).bodies == [b"y"]
+    assert single.broker.due_ns() == now_ns + 5
