@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,7 +35,7 @@ def stream(spark: SparkSession, log: FakeLog, **options: object) -> DataFrame:
     return reader.options(**{name: str(value) for name, value in options.items()}).load()
 
 
-def archive(frame: DataFrame, folder: Path) -> list[dict]:
+def archive(frame: DataFrame, folder: Path) -> list[dict[str, Any]]:
     """Run a query over what is there into Parquet; give the progress of its batches."""
     query = (
         frame.writeStream.format("parquet")
@@ -80,7 +80,7 @@ def test_sql_finds_the_source_by_itself(spark: SparkSession, log: FakeLog) -> No
     log.create("orders")
     fill(log, "orders", [10])
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING polymq OPTIONS (server '{log.address}', subscribe 'orders')")
-    assert spark.sql("SELECT count(*) FROM orders WHERE offset >= 4").first()[0] == 6
+    assert spark.sql("SELECT count(*) FROM orders WHERE offset >= 4").collect()[0][0] == 6
 
 
 def test_unknown_options_are_refused_with_the_list(spark: SparkSession, log: FakeLog) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.clients.log import LogClient, OffsetOutOfRange, PartitionInfo, parse_address
+from polymq.clients.log import Chunk, LogClient, OffsetOutOfRange, PartitionInfo, parse_address
 from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, Refusal, RefusalCode, RemoteProtocolError
 from polymq.wire.records import Message
 from tests.unit.clients.fake_log import BASE_TIME_NS, FakeLog
@@ -31,7 +31,7 @@ def client(log: FakeLog) -> Iterator[LogClient]:
     client.close()
 
 
-def read(client: LogClient, offset: int = 0, end: int = 1000, size_bytes_max: int = 10**6):
+def read(client: LogClient, offset: int = 0, end: int = 1000, size_bytes_max: int = 10**6) -> Chunk:
     return client.records("orders", 0, offset, end=end, size_bytes_max=size_bytes_max)
 
 
@@ -90,7 +90,7 @@ def test_a_gap_between_batches_does_not_get_through(log: FakeLog, client: LogCli
     ids=["type", "headers", "status", "code", "size"],
 )
 def test_an_answer_that_is_not_the_doors_is_a_protocol_error(
-    log: FakeLog, client: LogClient, answer, monkeypatch: pytest.MonkeyPatch
+    log: FakeLog, client: LogClient, answer: tuple[int, dict[str, str], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "answer", lambda path: answer)
     with pytest.raises(RemoteProtocolError):
@@ -133,7 +133,8 @@ def test_an_answer_that_ends_too_early_is_not_taken(log: FakeLog, client: LogCli
 def test_a_broker_that_is_away_is_tried_until_the_time_is_over() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    now, pauses = [0.0], []
+    now = [0.0]
+    pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)

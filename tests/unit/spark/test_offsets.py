@@ -16,8 +16,8 @@ ranges = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 60)), min_size=1,
 )
 
 
-def info(*, number: int = 4, epochs=((1, 0), (2, 50)), start: int = 0, readable: int = 100) -> PartitionInfo:
-    return PartitionInfo(0, number, epochs[-1][0], tuple(epochs), start, readable, readable)
+def info(*, number: int = 4, epochs: tuple[tuple[int, int], ...] = ((1, 0), (2, 50)), start: int = 0, readable: int = 100) -> PartitionInfo:
+    return PartitionInfo(0, number, epochs[-1][0], epochs, start, readable, readable)
 
 
 @given(

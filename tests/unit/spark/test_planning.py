@@ -123,7 +123,8 @@ def test_a_batch_read_beyond_the_log_is_a_loss_and_goes_on_without_it(log: FakeL
 
 
 def test_an_idle_query_asks_the_broker_now_and_then_only(log: FakeLog) -> None:
-    now, pauses = [100.0], []
+    now = [100.0]
+    pauses: list[float] = []
     parsed = Options.parse({"server": log.address, "subscribe": "orders"}, streaming=True)
     plan = Planner(parsed, connect(log), sleep=pauses.append, monotonic=lambda: now[0])
     plan.advance({}, None)

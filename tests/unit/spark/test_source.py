@@ -45,7 +45,8 @@ def stream(log: FakeLog, **options: Any) -> PolyMQStreamReader:
 
 
 def read(reader: DataSourceReader | DataSourceStreamReader, partitions: Any) -> list[int]:
-    return [offset for partition in partitions for batch in reader.read(partition) for offset in batch["offset"].to_pylist()]
+    batches: list[Any] = [batch for partition in partitions for batch in reader.read(partition)]
+    return [offset for batch in batches for offset in batch["offset"].to_pylist()]
 
 
 def test_spark_finds_the_source_by_its_package() -> None:

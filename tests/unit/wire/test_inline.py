@@ -12,12 +12,16 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from polymq.wire import inline, records
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 HERE = Path(__file__).parent
 SOURCE = Path(inline.__file__).parents[2]
@@ -37,7 +41,7 @@ def compiled_probe(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory):
+def probe(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     compiled = not str(records.__file__).endswith(".py")
     path = compiled_probe(tmp_path_factory.mktemp("probe")) if compiled else HERE / "inline_probe.py"
     spec = importlib.util.spec_from_file_location("inline_probe", path)
@@ -54,7 +58,7 @@ STORES = [("store_u32", "<I"), ("store_u32_be", ">I"), ("store_i64", "<q"), ("st
 
 @pytest.mark.parametrize(("name", "layout"), LOADS)
 @given(data=st.binary(min_size=12, max_size=16), at=st.integers(0, 4))
-def test_loads_agree(probe, name: str, layout: str, data: bytes, at: int) -> None:
+def test_loads_agree(probe: ModuleType, name: str, layout: str, data: bytes, at: int) -> None:
     expected = struct.unpack_from(layout, data, at)[0]
     assert getattr(inline, name)(data, at) == expected
     assert getattr(probe, f"run_{name}")(data, at) == expected
@@ -62,7 +66,7 @@ def test_loads_agree(probe, name: str, layout: str, data: bytes, at: int) -> Non
 
 @pytest.mark.parametrize("value", [0, 1, 0x7F, 0x80, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, -1, -(2**31), -(2**63)])
 @pytest.mark.parametrize(("name", "layout"), STORES)
-def test_stores_agree(probe, name: str, layout: str, value: int) -> None:
+def test_stores_agree(probe: ModuleType, name: str, layout: str, value: int) -> None:
     if layout[1] == "I":
         value &= 2**32 - 1
     expected = b"\xaa" * 3 + struct.pack(layout, value)
@@ -74,7 +78,7 @@ def test_stores_agree(probe, name: str, layout: str, value: int) -> None:
 
 
 @given(source=st.binary(max_size=40), target=st.binary(max_size=40), data=st.data())
-def test_copies_agree(probe, source: bytes, target: bytes, data: st.DataObject) -> None:
+def test_copies_agree(probe: ModuleType, source: bytes, target: bytes, data: st.DataObject) -> None:
     size = data.draw(st.integers(0, min(len(source), len(target))))
     start, at = data.draw(st.integers(0, len(source) - size)), data.draw(st.integers(0, len(target) - size))
     expected = target[:at] + source[start : start + size] + target[at + size :]
