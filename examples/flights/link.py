@@ -20,10 +20,14 @@ _CHUNK_SIZE_BYTES: Final = 64 * 1024
 
 
 class Link:
-    """Forwards TCP connections to a port of this machine; `quiet` says whether answers are dropped."""
+    """Forwards TCP connections to a port of this machine, without the answers while it is `quiet`.
+
+    `dropped` is set once an answer has been lost.
+    """
 
     def __init__(self, target_port: int) -> None:
         self.quiet = False
+        self.dropped = asyncio.Event()
         self.port = 0
         self._target_port = target_port
         self._server: asyncio.Server | None = None
@@ -72,6 +76,7 @@ class Link:
         with contextlib.suppress(OSError):
             while chunk := await source.read(_CHUNK_SIZE_BYTES):
                 if answers and self.quiet:
+                    self.dropped.set()
                     continue
                 target.write(chunk)
                 await target.drain()

@@ -22,7 +22,7 @@ __all__ = ["carriers", "show"]
 def carriers(gold: pd.DataFrame) -> list[tuple[str, int, int, float, int, float]]:
     """Sum the gold table up by carrier: flights, cancelled, mean delay, the worst hour and its 95th percentile."""
     rows = []
-    for carrier, cells in gold.groupby("carrier"):
+    for carrier, cells in gold.reset_index(drop=True).groupby("carrier"):
         flown = (cells["flights"] - cells["cancelled"]).sum()
         mean = float((cells["delay_mean"].fillna(0) * (cells["flights"] - cells["cancelled"])).sum() / flown) if flown else 0.0
         # An hour with a handful of flights says nothing about a carrier.

@@ -77,6 +77,14 @@ class ServerSettings:
     log_level: str = setting(
         "info", ChoiceKind(("debug", "info", "warning", "error")), "how much is written to the log", flag="--log-level"
     )
+    connections_max: int = setting(
+        limits.CONNECTIONS_MAX, CountKind(1, 1_000_000), "connections of all listeners together; more wait until one ends"
+    )
+    spin_ns: int = setting(
+        60_000,
+        DurationKind(0, MILLISECOND_NS),
+        "wait awake for the next request so long before going to sleep, as long as that pays; 0s: never, for the least CPU",
+    )
 
 
 @dataclass(frozen=True, slots=True)

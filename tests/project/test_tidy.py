@@ -35,7 +35,10 @@ UNTESTED = {
     "polymq.core.settings": "values only",
     "polymq.core.topic": "covered by tests/unit/core/test_session.py and test_work_group.py",
     "polymq.core.view_making": "covered by tests/unit/core, which looks at the broker through views",
+    "polymq.gateways.effects": "data only; carried out in tests/unit/server/test_pump.py",
     "polymq.gateways.nsq.refusals": "covered by tests/unit/gateways/nsq/test_tcp.py",
+    "polymq.server.ports": "protocols only",
+    "polymq.wire.tickets": "one enumeration",
 }
 
 

@@ -203,12 +203,16 @@ class NsqMessage(WireMessage):
         self._batch.connection.send(command)
 
     def touch(self) -> None:
-        """Ask for another full message timeout."""
+        """Ask for another full message timeout; raises as `settle` does."""
+        self._check()
         self._batch.connection.send(frames.touch(self.id))
 
-    def _end(self) -> None:
+    def _check(self) -> None:
         if self.is_settled:
-            raise LocalProtocolError(f"message {self.id.decode()} has been settled or given back before")
+            raise LocalProtocolError(f"message {self.id.decode('ascii', 'replace')} has been settled or given back before")
+
+    def _end(self) -> None:
+        self._check()
         self.is_settled = True
         self._batch.left -= 1
         self._batch.ended(1)
@@ -234,6 +238,9 @@ class NsqBatch:
         """Give the messages one by one."""
         if self._messages is None:
             self._messages = [NsqMessage(*fields, self) for fields in self._run.fields()]
+            if not self.left:
+                for message in self._messages:
+                    message.is_settled = True
         return iter(self._messages)
 
     def bodies(self) -> list[bytes]:
@@ -434,8 +441,8 @@ class NsqConsumer:
         except TimeoutError as error:
             connection.abort(ConnectionLost("the subscription was not answered in time"))
             raise self._link.out_of_time("subscribing") from error
-        ready_max = int(connection.agreed.get("max_rdy_count", _READY_MAX))
-        connection.send(frames.ready(min(self._max_in_flight, ready_max)))
+        ready_max = connection.agreed.get("max_rdy_count")
+        connection.send(frames.ready(min(self._max_in_flight, ready_max if isinstance(ready_max, int) else _READY_MAX)))
         self._link.backoff.succeeded()
         self._subscribed.set()
 
@@ -452,7 +459,8 @@ class NsqConsumer:
     def _failed(self, text: str) -> None:
         """Count a settle, requeue or touch that came too late: the message is on its way to somebody else."""
         self.failures += 1
-        _log.warning("%s: %s", self._link.address, text)
+        # They come in thousands when they come: the first is enough to look into it.
+        _log.log(logging.WARNING if self.failures == 1 else logging.DEBUG, "%s: %s", self._link.address, text)
 
     def _fail(self, reason: PolyMQError | None) -> None:
         self._failure = reason

@@ -312,6 +312,15 @@ async def connect(
     except BaseException:
         connection.abort(ConnectionLost("the connection was given up"))
         raise
-    # A server that does not negotiate answers with a plain OK.
-    connection.agreed = json.loads(reply) if reply.startswith(b"{") else {}
+    connection.agreed = _agreed(reply)
     return connection
+
+
+def _agreed(reply: bytes) -> Mapping[str, Any]:
+    """Read the reply to IDENTIFY; a server that does not negotiate answers with a plain OK, which agrees to nothing."""
+    try:
+        agreed = json.loads(reply) if reply.startswith(b"{") else {}
+    except ValueError:
+        agreed = {}
+    assert isinstance(agreed, dict)
+    return agreed

@@ -32,6 +32,7 @@ __all__ = ["Mount", "mount_all", "nsq_settings"]
 _NS_PER_MS: Final = 1_000_000
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
+_NSQ_LEVELS: Final = {"warning": "warn"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +108,23 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
                 tcp_port=_port(tcp),
                 http_port=_port(http),
                 started_at_ns=node.started_at_ns,
-                tcp_address=format_address(section.tcp),
-                http_address=format_address(section.http),
-                https_address=format_address(section.https),
+                tcp_address=_option(section.tcp),
+                http_address=_option(section.http),
+                https_address=_option(section.https),
                 data_path=str(node.settings.server.data),
                 runtime=f"python{platform.python_version()}",
             ),
             settings=settings,
             change_log_level=_change_log_level,
-            log_level=node.settings.server.log_level,
+            log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
         )
         router = nsq_router(settings)
         mounts.append(Mount("NSQ's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
+
+
+def _option(address: Address | None) -> str:
+    """Write an address as nsqd's options do: nothing is nothing."""
+    return "" if address is None else format_address(address)
 
 
 def _change_log_level(level: str) -> None:

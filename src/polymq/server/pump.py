@@ -74,7 +74,6 @@ class Pump:
         self._connections: dict[Gateway | Listener, Connection] = {}
         self._timers: Timers[tuple[Connection, TimerName | PumpTimer]] = Timers()
         self._congested = False
-        self._stopping = False
         # Lists of connections that something is to be done for in this turn, or in the next.
         self._dirty: list[Connection] = []
         self._gated: list[Connection] = []
@@ -149,6 +148,13 @@ class Pump:
             self._expire(now_ns)
         if self._rung:
             self._wake()
+        if not self._dirty and not self._gated:
+            # Nobody is to be answered, so nothing that is sent now can promise what has not been written yet: what
+            # settles have made room for can go out at once, and the peer works while the journal is written.
+            deliveries = broker.dispatch()
+            if deliveries:
+                self._deliver(deliveries)
+                self._flush_all()
         store.commit()
         if store.unwritten:
             self._hang_up(store.unwritten)
@@ -158,12 +164,8 @@ class Pump:
         deliveries = broker.dispatch()
         if deliveries:
             self._deliver(deliveries)
-        dirty = self._dirty
-        if dirty:
-            self._dirty = []
-            for connection in dirty:
-                connection.dirty = False
-                self._flush(connection)
+        if self._dirty:
+            self._flush_all()
         if store.congested is not self._congested:
             self._follow_congestion()
 
@@ -207,12 +209,9 @@ class Pump:
 
     def stop(self) -> None:
         """Ask every gateway to come to an end. Turns go on until `connections` is empty, or patience is."""
-        self._stopping = True
         for connection in list(self._connections.values()):
             if connection.state is _OPEN:
                 self._call(connection, connection.gateway.stopping)
-            elif connection.state is ConnectionState.LINGERING:
-                self._drop(connection, "shutting down")
 
     def abandon(self) -> None:
         """Close every connection that is left, as it is."""
@@ -429,6 +428,13 @@ class Pump:
 
     # Output
 
+    def _flush_all(self) -> None:
+        """Write once per connection that may have something to write; what that brings about waits for the next time."""
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.dirty = False
+            self._flush(connection)
+
     def _soil(self, connection: Connection) -> None:
         """Remember that the connection may have something to write."""
         if not connection.dirty:
@@ -521,9 +527,6 @@ class Pump:
     def _finish(self, connection: Connection) -> None:
         """Everything has been written: say so, and give the peer a moment to read it."""
         self._timers.forget((connection, PumpTimer.WRITE))
-        if self._stopping:
-            self._drop(connection, "")
-            return
         try:
             connection.stream.end_output()
         except OSError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -15,11 +16,12 @@ from polymq.server.mounts import mount_all
 from polymq.server.node import Node
 from polymq.server.settings import ShellSettings
 from polymq.server.shell import Shell
+from polymq.server.spin import SpinSettings
 
 if TYPE_CHECKING:
     from polymq.config_sections import Settings
 
-__all__ = ["run"]
+__all__ = ["run", "shell_settings"]
 
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Garbage in cycles is rare here (connections that end), and what a collection looks at is only what is young: what the
@@ -39,17 +41,23 @@ def run(settings: Settings) -> int:
     """
     logging.basicConfig(stream=sys.stderr, format=_LOG_FORMAT)
     logging.getLogger("polymq").setLevel(settings.server.log_level.upper())
+    _allow_descriptors()
     try:
         node = Node(settings)
     except OSError as error:
         raise ConfigError([f"server.data: {settings.server.data} cannot be used: {error.strerror or error}"]) from error
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(node, ShellSettings()))
+            runner.run(_serve(node, shell_settings(settings)))
     finally:
         node.close()
     log.info("stopped; everything is on the disk")
     return 0
+
+
+def shell_settings(settings: Settings) -> ShellSettings:
+    """Say what the shell has to know."""
+    return ShellSettings(spin=SpinSettings(spin_ns=settings.server.spin_ns), connections_max=settings.server.connections_max)
 
 
 async def _serve(node: Node, settings: ShellSettings) -> None:
@@ -65,3 +73,9 @@ async def _serve(node: Node, settings: ShellSettings) -> None:
         log.info("%s on %s", mount.what, mount.listener.address)
     log.info("serving, data in %s", node.settings.server.data)
     await shell.run()
+
+
+def _allow_descriptors() -> None:
+    """Take as many descriptors as this process may have: each connection needs one, each open segment two."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -568,8 +568,9 @@ class Log:
         dropped = self.chain.segments[:count]
         del self.chain.segments[:count]
         dropped_size_bytes = sum(segment.size_bytes for segment in dropped)
-        self.size_bytes -= dropped_size_bytes
-        self.sealed_size_bytes -= dropped_size_bytes
+        # A segment whose sealing a crash has prevented is longer than what was counted for it.
+        self.size_bytes = max(0, self.size_bytes - dropped_size_bytes)
+        self.sealed_size_bytes = max(0, self.sealed_size_bytes - dropped_size_bytes)
         self.start = self.chain.segments[0].base_offset
         while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
             del self.epochs[0]

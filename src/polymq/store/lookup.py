@@ -40,7 +40,9 @@ def batches_from(log: Log, volume: Volume, requests: dict[int, WindowRequest], o
     if request is None:
         while len(requests) >= _REQUESTS_MAX:
             del requests[next(iter(requests))]
-        request = requests[offset] = request_window(log, volume, segment, offset, hint, size_bytes_max)
+        # The batch looked for may lie up to one index entry behind where reading begins.
+        size_bytes = size_bytes_max + volume.settings.index_interval_bytes
+        request = requests[offset] = request_window(log, volume, segment, offset, hint, size_bytes)
     if not request.ready:
         return None
     del requests[offset]

@@ -31,7 +31,7 @@ __all__ = ["World"]
 
 _SECOND_NS: Final = 1_000_000_000
 _DRAIN_NS_MAX: Final = 60 * _SECOND_NS
-_GHOSTS_NS: Final = 500_000_000
+_GHOSTS_NS: Final = 1_200_000_000
 _OVERTIME_NS: Final = 2 * _SECOND_NS
 _START_ATTEMPTS_MAX: Final = 20
 _SETTLE_VERBS: Final = {b"E_FIN_FAILED": Verb.FINISH, b"E_REQ_FAILED": Verb.REQUEUE, b"E_TOUCH_FAILED": Verb.TOUCH}
@@ -210,7 +210,7 @@ class World:
             Consumer(self, f"ghosts.{channel.topic}.{channel.name}", channel.topic, channel.name, eager=True)
             for channel in list(self.ledger.channels.values())
         ]
-        self._run_until(self.clock.monotonic_ns() + _GHOSTS_NS)
+        self._run_until(self.clock.monotonic_ns() + _GHOSTS_NS + 3 * self.options.disk_delay_ns_max)
         health = self.process_running.store.health()
         if health:
             raise PromiseBrokenError(f"the store is not well after a clean life: {health}")

@@ -10,7 +10,7 @@ from polymq.admin.endpoints import ENDPOINTS
 from polymq.core.access import ANONYMOUS
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
-from polymq.protocols.http.router import Router
+from polymq.protocols.http.router import Route, Router
 from polymq.wire.records import check, parse_header, read_messages
 from tests.unit.core.conftest import World
 from tests.unit.core.fakes import FakeClock, FakeLog, FakeRandom, FakeStore
@@ -68,7 +68,7 @@ class DoorWorld(World):
         self.broker.start()
         self.session = self.broker.session(ANONYMOUS)
         self.door = Door(self.session, self.clock, self.broker.statistics)
-        self.router = Router.of(ENDPOINTS, refuse=refuse)
+        self.router = Router([Route(*endpoint) for endpoint in ENDPOINTS], refuse=refuse)
 
     def log(self, number: int | None = None) -> ReadableLog:
         log = self.store.logs[next(iter(self.store.logs)) if number is None else number]

@@ -183,7 +183,7 @@ def test_settle_requeue_and_touch_each_once() -> None:
                     message.requeue(250)
                 else:
                     message.settle()
-                for again in (message.settle, message.requeue):
+                for again in (message.settle, message.requeue, message.touch):
                     with pytest.raises(LocalProtocolError):
                         again()
                 if len(found) == 2:
@@ -339,3 +339,162 @@ def test_a_settle_that_came_too_late_is_counted(caplog: pytest.LogCaptureFixture
 
     in_virtual_time(go())
     assert "ID not in flight" in caplog.text
+
+
+def test_batches_that_were_settled_give_settled_messages() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.deliver(1, 2)
+            batch = await anext(client.batches())
+            batch.settle()
+            for message in batch:
+                with pytest.raises(LocalProtocolError):
+                    message.settle()
+            await client.flush()
+            assert server.took("FIN") == [("FIN", 1), ("FIN", 2)]
+
+    in_virtual_time(go())
+
+
+def test_messages_settled_elsewhere_are_not_given_out_again() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.deliver(1, 2, 3)
+            async for message in client:
+                message._batch.settle()
+                break
+            server.deliver(4)
+            assert await take(client, 1) == [b"4"]
+
+    in_virtual_time(go())
+
+
+def test_only_the_first_of_many_failures_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.wires[0].reply(encode.error_frame(b"E_FIN_FAILED FIN x failed ID not in flight") * 5)
+            await client.flush()
+            assert client.failures == 5
+
+    in_virtual_time(go())
+    assert [record.levelname for record in caplog.records if "not in flight" in record.message].count("WARNING") == 1
+
+
+def test_a_subscription_without_an_answer() -> None:
+    async def go() -> None:
+        server = Server()
+        server.refusals[events.Subscribe] = None
+        client = consumer(server)
+        with pytest.raises(DeadlineExceeded):
+            await client.__aenter__()
+        assert server.wires[0].ended
+
+    in_virtual_time(go())
+
+
+def test_a_subscription_that_is_not_answered_again_is_tried_again() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.refusals[events.Subscribe] = None
+            server.wires[0].end()
+            await asyncio.sleep(4)
+            server.refusals.clear()
+            await asyncio.sleep(10)
+            server.deliver(1)
+            assert await take(client, 1) == [b"1"]
+            assert len(server.wires) == 3
+
+    in_virtual_time(go())
+
+
+def test_two_publishes_at_once_share_one_new_connection() -> None:
+    async def go() -> None:
+        server = Server()
+        client = producer(server)
+        await asyncio.gather(client.publish("t", b"x"), client.publish("t", b"y"))
+        assert len(server.wires) == 1
+        await client.close()
+
+    in_virtual_time(go())
+
+
+def test_closing_does_not_wait_for_a_server_that_takes_nothing() -> None:
+    async def go() -> None:
+        server = Server()
+        client = producer(server)
+        await client.publish("t", b"x")
+        server.wires[0].close = lambda: None  # type: ignore[method-assign]  # a socket whose buffer never empties
+        await client.close()
+        assert server.wires[0].ended
+
+    in_virtual_time(go())
+
+
+def test_grace_ends() -> None:
+    async def go() -> None:
+        server = Server()
+        client = consumer(server)
+        await client.__aenter__()
+        server.deliver(1)
+        await anext(client.batches())
+        before = asyncio.get_running_loop().time()
+        await client.close(grace_seconds=3)
+        assert asyncio.get_running_loop().time() - before == pytest.approx(3, abs=0.1)
+        assert server.took("FIN") == []
+
+    in_virtual_time(go())
+
+
+def test_closing_while_connecting() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.is_down = True
+            server.wires[0].end()
+            await asyncio.sleep(10)
+        assert [message async for message in client] == []
+        with pytest.raises(ConnectionLost):
+            await client.flush()
+
+    in_virtual_time(go())
+
+
+def test_a_fault_of_the_client_reaches_who_iterates(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.is_down = True
+
+            def bug() -> float:
+                raise ZeroDivisionError
+
+            client._link.backoff.next_seconds = bug  # type: ignore[method-assign]  # there is no other way to have one
+            server.wires[0].end()
+            with pytest.raises(ConnectionLost, match="ZeroDivisionError"):
+                await take(client, 1)
+
+    in_virtual_time(go())
+    assert "consuming has stopped" in caplog.text
+
+
+def test_not_connected_yet() -> None:
+    async def go() -> None:
+        with pytest.raises(ConnectionLost, match="not connected"):
+            await consumer(Server()).flush()
+
+    in_virtual_time(go())
+
+
+def test_a_flush_without_an_answer() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.refusals[events.ForeignId] = None
+            with pytest.raises(DeadlineExceeded, match="settling"):
+                await client.flush()
+
+    in_virtual_time(go())

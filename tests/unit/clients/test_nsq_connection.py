@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from polymq.clients.nsq_connection import NsqConnection, NsqOptions, connect, refused
+from polymq.clients.nsq_connection import NsqConnection, NsqOptions, connect, open_socket, refused
 from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, LocalProtocolError, Refusal, RefusalCode, RemoteProtocolError
 from polymq.protocols.nsq import encode, events, frames
 from tests.unit.clients.worlds import Server, in_virtual_time
@@ -242,3 +242,37 @@ def test_error_codes(text: str, code: RefusalCode) -> None:
 
 def test_what_is_no_refusal_is_a_mistake_of_ours() -> None:
     assert isinstance(refused("E_INVALID cannot SUB in current state"), LocalProtocolError)
+
+
+@pytest.mark.parametrize("reply", [b"OK", b"{", b"[]"])
+def test_a_reply_that_agrees_to_nothing(reply: bytes) -> None:
+    async def go() -> None:
+        server = Server()
+        server.refusals[events.Identify] = None
+        connecting = asyncio.create_task(connect("x:1", OPTIONS, server.open))
+        await asyncio.sleep(0.1)
+        server.wires[0].reply(encode.response_frame(reply))
+        connection = await connecting
+        assert connection.agreed == {}
+        await connection.close()
+
+    in_virtual_time(go())
+
+
+@pytest.mark.parametrize(
+    ("address", "reached"),
+    [("127.0.0.1:4150", ("127.0.0.1", 4150)), ("[::1]:4150", ("::1", 4150)), ("unix:/run/nsq", ("/run/nsq",))],
+)
+def test_addresses_of_both_kinds(address: str, reached: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        calls: list[tuple[object, ...]] = []
+
+        async def create(_factory: object, *where: object) -> None:
+            calls.append(where)
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "create_unix_connection" if address.startswith("unix:") else "create_connection", create)
+        await open_socket(address, asyncio.Protocol)
+        assert calls == [reached]
+
+    in_virtual_time(go())

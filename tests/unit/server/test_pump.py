@@ -34,13 +34,40 @@ class Outside:
         self.questions.append((request, answered))
 
 
-def test_a_turn_has_its_order() -> None:
+def test_a_turn_that_answers_has_its_order() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = echo
+    stream.incoming.append(b"line\n")
+    world.pump.readable(connection)
+    world.deliver(gateway, b"message")
+    world.store.on_commit = lambda: world.broker.calls.append(f"sent {bytes(stream.outgoing)!r}")
+    world.pump.end_turn()
+    assert world.broker.calls == ["tick", "commit", "sent b''", "poll", "dispatch"]
+    assert stream.outgoing == b"line\nmessage"
+    assert stream.sends == 1
+
+
+def test_deliveries_do_not_wait_for_the_commit_where_nobody_is_answered() -> None:
     world = World()
     stream, gateway, _ = world.connect()
     world.deliver(gateway, b"message")
+    world.store.on_commit = lambda: world.broker.calls.append(f"sent {bytes(stream.outgoing)!r}")
     world.pump.end_turn()
-    assert world.broker.calls == ["tick", "commit", "poll", "dispatch"]
-    assert stream.outgoing == b"message"
+    assert world.broker.calls == ["tick", "dispatch", "commit", "sent b'message'", "poll", "dispatch"]
+
+
+def test_deliveries_wait_for_the_commit_with_an_answer_of_anybody() -> None:
+    world = World()
+    stream, gateway, _ = world.connect()
+    _, publishing, publisher = world.connect()
+    publishing.on_line = Publisher()
+    world.send(publisher, b"a\n")
+    world.deliver(gateway, b"message")
+    world.store.on_commit = lambda: world.broker.calls.append(f"sent {bytes(stream.outgoing)!r}")
+    world.broker.calls.clear()
+    world.pump.end_turn()
+    assert world.broker.calls == ["tick", "commit", "sent b''", "poll", "dispatch"]
 
 
 def test_input_is_answered_in_one_write() -> None:
@@ -446,16 +473,19 @@ def test_stopping_lets_gateways_finish() -> None:
     stream, gateway, connection = world.connect()
     gateway.on_line = publisher = Publisher()
     gateway.on["stopping"] = lambda effects: effects.append(Send(b"bye\n"))
-    idle, _, _ = world.connect()
+    idle, _, idling = world.connect()
     world.send(connection, b"a\n")
     world.pump.stop()
     world.turn()
-    assert idle.closed()
-    assert not stream.closed()
+    assert idle.output_ended
+    idle.input_ended = True
+    world.pump.readable(idling)
+    assert len(world.pump.connections) == 1
     publisher.tickets[0].resolve()
     world.turn()
     assert stream.outgoing == b"OK a\nbye\n"
-    assert stream.closed()
+    assert stream.output_ended
+    world.pass_time(PumpSettings().linger_timeout_ns)
     assert not world.pump.connections
 
 

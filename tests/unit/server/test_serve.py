@@ -9,6 +9,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from polymq.config_sections import ServerSettings, Settings
+from polymq.server.serve import shell_settings
+from polymq.server.settings import ShellSettings
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -72,3 +76,10 @@ def serve_until_stopped(folder: Path, publish: bytes) -> bytes:
 def test_it_serves_stops_and_serves_again(tmp_path: Path) -> None:
     assert b'"depth":1,' in serve_until_stopped(tmp_path, b"hello")
     assert b'"depth":2,' in serve_until_stopped(tmp_path, b"again")
+
+
+def test_settings_reach_the_shell() -> None:
+    settings = shell_settings(Settings(server=ServerSettings(spin_ns=7, connections_max=8)))
+    assert settings.spin.spin_ns == 7
+    assert settings.connections_max == 8
+    assert shell_settings(Settings()) == ShellSettings()

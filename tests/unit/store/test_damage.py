@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from polymq.errors import CorruptRecord, StoreFailed
 from polymq.store.recovery import segment_path
 from polymq.store.runs import Walk
 from polymq.store.segment import SEGMENT_HEADER_SIZE_BYTES
-from polymq.testing.disk import FakeFiles
 from polymq.wire.records import parse_header
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies, read_all
+
+if TYPE_CHECKING:
+    from polymq.testing.disk import FakeFiles
 
 PATH = segment_path(1, 0)
 

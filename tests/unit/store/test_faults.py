@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +13,25 @@ from polymq.testing.disk import DiskFault
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies, read_all
 
+if TYPE_CHECKING:
+    from polymq.store.log import Log
+
 
 def batch(count: int = 3, first: int = 0) -> MessageBatch:
     return MessageBatch.of(bodies(first, count))
+
+
+def fill(harness: Harness, log: Log, count: int, first: int, *, turns: bool) -> int:
+    """Append until there is no room; return the number of the first message that did not fit."""
+    while first < 10_000:
+        try:
+            log.append(batch(count, first), now_ns=1, origin=1)
+        except StoreFull:
+            return first
+        first += count
+        if turns:
+            harness.turn()
+    pytest.fail("the disk was never full")
 
 
 def test_a_failed_write_fences_its_partition_for_good_and_no_other() -> None:
@@ -116,12 +133,9 @@ def test_a_full_disk_refuses_before_anything_is_staged_and_goes_on_when_there_is
     log, small = store.create_log(1, sync=False), store.create_log(2, sync=False)
     harness.publish(small, bodies(0, 1))
     harness.files.capacity_bytes = 40_000
-    appended = 0
+    appended = fill(harness, log, 5, 0, turns=True)
     with pytest.raises(StoreFull, match="no room"):
-        while appended < 10_000:
-            log.append(batch(5, appended), now_ns=1, origin=1)
-            appended += 5
-            harness.turn()
+        log.append(batch(5, appended), now_ns=1, origin=1)
     assert log.end == appended
     harness.publish(small, bodies(1, 1))
     harness.turn()
@@ -142,10 +156,9 @@ def test_what_was_staged_before_the_disk_was_full_is_still_written() -> None:
     count = 1
     ticket = log.append(batch(1, count), now_ns=1, origin=1)
     count += 1
+    count = fill(harness, log, 1, count, turns=False)
     with pytest.raises(StoreFull):
-        while count < 1000:
-            log.append(batch(1, count), now_ns=1, origin=1)
-            count += 1
+        log.append(batch(1, count), now_ns=1, origin=1)
     assert log.end == count
     harness.turn()
     assert ticket.state is TicketState.DONE

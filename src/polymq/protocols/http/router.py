@@ -51,16 +51,6 @@ class Router(Generic[Context]):
             else:
                 self._exact.setdefault(route.path, {})[route.method] = route
 
-    @classmethod
-    def of(
-        cls,
-        table: Iterable[tuple[str, str, Callable[[Request, Context], Response | Retry]]],
-        *,
-        refuse: Callable[[int], Response],
-    ) -> Router[Context]:
-        """Mount plain endpoints, none of which reads a body: (method, path, function)."""
-        return cls((Route(method, path, function) for method, path, function in table), refuse=refuse)
-
     def body_rule(self, method: str, path: str) -> BodyRule:
         """Say what is done with the body of such a request."""
         found = self._find(method, path)

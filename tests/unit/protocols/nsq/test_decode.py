@@ -342,7 +342,8 @@ MPUB_CASES = [
 @pytest.mark.parametrize(("stream", "text"), BODY_CASES)
 def test_sizes_are_judged_as_soon_as_they_are_there(stream: bytes, text: bytes) -> None:
     assert three_ways(stream, settings=SMALL) == [violation(text)]
-    # Behind a run of the same command, where the shortcut stops.
+    # Behind a run of the same command, where the shortcut stops, and with all that the size promises behind it.
+    assert run(pub(b"t", b"x") * 2 + stream + b"x" * 2000, settings=SMALL)[2:] == [violation(text)]
     assert run(pub(b"t", b"x") * 2 + stream, settings=SMALL)[2:] == [violation(text)]
 
 

@@ -42,6 +42,9 @@ def test_names_are_quoted_as_go_quotes_them(raw: bytes, quoted: bytes) -> None:
         (problems.insufficient(Command.FIN, b"params"), b"E_INVALID FIN insufficient number of params"),
         (problems.wrong_channel(b"b@d"), b'E_BAD_CHANNEL SUB channel name "b@d" is not valid'),
         (problems.tls_required(b"NOP"), b"E_INVALID cannot NOP in current state (TLS required)"),
+        (problems.auth_first(Command.SUB), b"E_AUTH_FIRST AUTH required before SUB"),
+        (problems.unauthorized(Command.SUB, b"t", b"b"), b'E_UNAUTHORIZED AUTH failed for SUB on "t" "b"'),
+        (problems.unauthorized(Command.PUB, b"nok", b""), b'E_UNAUTHORIZED AUTH failed for PUB on "nok" ""'),
         (problems.AUTH_FAILED, b"E_AUTH_FAILED AUTH failed"),
     ],
 )

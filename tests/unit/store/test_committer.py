@@ -1,0 +1,95 @@
+"""Group commit: one job at a time, what it covers, what waits for it."""
+
+from __future__ import annotations
+
+from polymq.store.committer import remove_paths, sync_paths
+from polymq.store.ticket import TicketState
+from polymq.testing.disk import FakeFiles
+from polymq.wire.slices import MessageBatch
+from tests.unit.store.harness import Harness, bodies
+
+
+def test_one_job_covers_everything_and_new_names() -> None:
+    harness = Harness()
+    store = harness.open()
+    for number in (1, 2, 3):
+        store.create_log(number, sync=False).append(MessageBatch.of([b"x"]), now_ns=1, origin=1)
+    synced: list[tuple[str, str]] = []
+    harness.files.watch(lambda kind, path: synced.append((kind, path)) if kind.startswith("sync") else None)
+    harness.settle()
+    files = [path for kind, path in synced if kind == "sync"]
+    folders = [path for kind, path in synced if kind == "sync_folder"]
+    assert [path for path in files if path.startswith("partitions")] == [f"partitions/000000{n}/{0:020d}.seg" for n in (1, 2, 3)]
+    assert {f"partitions/000000{n}" for n in (1, 2, 3)} <= set(folders)
+    assert "partitions" in folders
+
+
+def test_a_job_settles_what_was_written_before_it_and_nothing_later() -> None:
+    harness = Harness()
+    harness.worker_delay_ns_max = 1_000_000
+    store = harness.open()
+    log = store.create_log(1, sync=True)
+    first = log.append(MessageBatch.of(bodies(0, 1)), now_ns=1, origin=1)
+    store.commit()
+    second = log.append(MessageBatch.of(bodies(1, 1)), now_ns=1, origin=1)
+    entry = store.journal.ticket(sync=True)
+    store.commit()
+    while first.state is TicketState.PENDING:
+        assert second.state is TicketState.PENDING
+        assert log.readable == 0
+        harness.poll()
+    assert (log.readable, second.state, entry.state) == (1, TicketState.PENDING, TicketState.PENDING)
+    store.commit()
+    while second.state is TicketState.PENDING:
+        harness.poll()
+    assert (log.readable, entry.state) == (2, TicketState.DONE)
+
+
+def test_the_usual_partition_is_synced_within_the_interval() -> None:
+    harness = Harness(sync_interval_ns=1000)
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.clock.advance(50_000)
+    harness.settle()
+    log.append(MessageBatch.of(bodies(0, 1)), now_ns=1, origin=1)
+    store.commit()
+    due_ns = store.due_ns
+    assert due_ns is not None
+    assert due_ns - harness.clock.monotonic_ns() <= 1000
+    store.poll()
+    assert log.synced_point is None
+    harness.clock.advance_to(due_ns)
+    store.commit()
+    store.poll()
+    assert log.synced_point is not None
+    assert log.synced_point.end == 1
+
+
+def test_an_idle_store_has_nothing_to_do() -> None:
+    harness = Harness()
+    store = harness.open()
+    harness.publish(store.create_log(1, sync=False), [b"x"])
+    harness.settle()
+    operations = harness.files.operations
+    assert store.due_ns is None
+    harness.settle()
+    assert harness.files.operations == operations
+
+
+def test_files_are_synced_before_the_folders_that_name_them() -> None:
+    files = FakeFiles()
+    files.make_folder("a")
+    files.open("a/b", create=True).pwrite(b"x", 0)
+    seen: list[str] = []
+    files.watch(lambda kind, path: seen.append(f"{kind} {path}"))
+    sync_paths(files, ["a/b"], ["a"])
+    assert seen == ["sync a/b", "sync_folder a"]
+
+
+def test_removing_takes_whole_folders_and_what_is_not_there() -> None:
+    files = FakeFiles()
+    files.make_folder("a")
+    files.open("a/b", create=True)
+    files.open("c", create=True)
+    remove_paths(files, ["a/", "c", "d", "e/"])
+    assert not any(files.exists(name) for name in ("a", "c"))

@@ -1,0 +1,88 @@
+"""Reading the journal back when something is missing at its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from polymq.errors import CorruptRecord
+from polymq.store.journal_recovery import journal_segments, recover_journal
+from polymq.testing.disk import FakeFiles, SimulatedKill
+from tests.unit.store.harness import Harness
+
+
+def test_no_journal_is_an_empty_one() -> None:
+    recovered = recover_journal(FakeFiles())
+    assert (recovered.scans, recovered.next_sequence, list(recovered.entries())) == ([], 1, [])
+
+
+def snapshot_killed_at(operation: int) -> Harness:
+    """A snapshot in the middle of which the process is killed."""
+    harness = Harness()
+    store = harness.open()
+    store.journal.append(b"\x40one")
+    harness.settle()
+    harness.files.kill_at = harness.files.operations + operation
+    try:
+        store.journal.snapshot(b"\x41" + bytes([number]) * 400_000 for number in range(8))
+        harness.settle()
+    except SimulatedKill:
+        pass
+    harness.crash()
+    return harness
+
+
+def test_a_snapshot_counts_whole_or_not_at_all() -> None:
+    outcomes = set()
+    for operation in range(0, 32, 2):
+        harness = snapshot_killed_at(operation)
+        harness.open()
+        assert harness.replayed[0] in (b"\x40one", b"\x41" + b"\0" * 400_000)
+        whole = len(harness.replayed) == 8
+        assert whole or harness.replayed == [b"\x40one"]
+        outcomes.add(whole)
+        harness.store.journal.append(b"\x42more")
+        harness.settle()
+        harness.crash()
+        harness.open()
+        assert harness.replayed[-1] == b"\x42more"
+        assert len(harness.replayed) == (9 if whole else 2)
+    assert outcomes == {False, True}
+
+
+def test_what_a_snapshot_has_replaced_may_be_left_over() -> None:
+    harness = Harness()
+    store = harness.open()
+    store.journal.append(b"\x40one")
+    harness.settle()
+    first = store.journal.chain.segments[0].path
+    data = harness.files.open(first).pread(1 << 20, 0)
+    store.journal.snapshot(iter([b"\x41"]))
+    harness.settle()
+    assert not harness.files.exists(first)
+    harness.crash()
+    harness.files.open(first, create=True).pwrite(data, 0)
+    harness.files.open("journal/next.jnl", create=True).close()
+    harness.open()
+    assert harness.replayed == [b"\x41"]
+    assert not harness.files.exists(first)
+    assert not harness.files.exists("journal/next.jnl")
+
+
+def test_a_damaged_snapshot_whose_journal_is_gone_is_refused() -> None:
+    harness = Harness()
+    store = harness.open()
+    store.journal.append(b"\x40one")
+    harness.settle()
+    store.journal.snapshot(iter([b"\x41"]))
+    harness.settle()
+    path = store.journal.chain.segments[-1].path
+    harness.crash()
+    for at in (10, 70):
+        file = harness.files.open(path)
+        before = file.pread(1, at)
+        file.pwrite(b"\xee", at)
+        with pytest.raises(CorruptRecord, match="Restore"):
+            recover_journal(harness.files)
+        assert journal_segments(harness.files), "nothing is removed when the folder is refused"
+        file.pwrite(before, at)
+    assert [bytes(entry) for entry in recover_journal(harness.files).entries()].count(b"\x41") == 1

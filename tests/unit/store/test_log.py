@@ -1,0 +1,189 @@
+"""One partition: how batches are cut, what counts as readable, epochs, times, sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from polymq.errors import StoreFailed
+from polymq.store import inspect
+from polymq.store.ticket import TicketState
+from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, BatchHeader, Message
+from polymq.wire.slices import MessageBatch
+from tests.unit.store.harness import NSQ, Harness, bodies, read_all
+
+
+def headers(harness: Harness, number: int = 1) -> list[BatchHeader]:
+    rows = [
+        row for segment in inspect.segments(harness.files, number) for row in inspect.batches(harness.files, number, segment.base_offset)
+    ]
+    assert all(row.header for row in rows)
+    return [row.header for row in rows if row.header]
+
+
+def test_batches_of_one_turn_and_origin_merge_up_to_the_target() -> None:
+    harness = Harness(batch_size_bytes_target=1000)
+    log = harness.open().create_log(1, sync=False)
+    for number in range(20):
+        log.append(MessageBatch.of([b"x" * 92]), now_ns=1, origin=1)
+        assert log.end == number + 1
+    log.append(MessageBatch.of([b"x" * 92]), now_ns=1, origin=5)
+    harness.turn()
+    log.append(MessageBatch.of([b"x" * 92]), now_ns=1, origin=5)
+    harness.turn()
+    found = headers(harness)
+    assert [(header.origin, header.count) for header in found] == [(1, 9), (1, 9), (1, 2), (5, 1), (5, 1)]
+    assert all(header.size <= 1000 for header in found)
+
+
+def test_an_appended_batch_is_never_split() -> None:
+    harness = Harness(batch_size_bytes_target=500)
+    log = harness.open().create_log(1, sync=False)
+    log.append(MessageBatch.of([b"x" * 100]), now_ns=1, origin=1)
+    log.append(MessageBatch.of([b"x" * 100] * 200), now_ns=1, origin=1)
+    log.append(MessageBatch.of([b"x" * 100]), now_ns=1, origin=1)
+    harness.turn()
+    assert [header.count for header in headers(harness)] == [1, 200, 1]
+    assert headers(harness)[1].size == HEADER_SIZE_BYTES + 200 * (100 + RECORD_OVERHEAD_BYTES)
+
+
+def test_everything_of_a_turn_is_one_write() -> None:
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.publish(log, bodies(0, 1))
+    writes: list[str] = []
+    harness.files.watch(lambda kind, path: writes.append(path) if kind == "write" else None)
+    for origin in (1, 2, 1):
+        log.append(MessageBatch.of(bodies(1, 3)), now_ns=1, origin=origin)
+    store.commit()
+    assert writes == ["partitions/0000001/00000000000000000000.seg"]
+
+
+def test_readable_waits_for_the_write_or_for_the_sync() -> None:
+    harness = Harness()
+    store = harness.open()
+    usual, durable = store.create_log(1, sync=False), store.create_log(2, sync=True)
+    first = usual.append(MessageBatch.of([b"a"]), now_ns=1, origin=NSQ)
+    second = durable.append(MessageBatch.of([b"a"]), now_ns=1, origin=NSQ)
+    assert first is usual.append(MessageBatch.of([b"b"]), now_ns=1, origin=NSQ)
+    assert (usual.end, usual.readable, durable.end, durable.readable) == (2, 0, 1, 0)
+    store.commit()
+    assert (usual.readable, durable.readable) == (2, 0)
+    assert (first.state, second.state) == (TicketState.DONE, TicketState.PENDING)
+    assert read_all(harness, durable, 0) in ([], [b"a"])
+    assert store.poll() is False or durable.readable == 1
+    assert durable.readable == 1
+    assert second.state is TicketState.DONE
+
+
+def test_append_time_never_goes_backwards() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    for now_ns in (100, 50, 200, 10):
+        log.append(MessageBatch.of([b"x"]), now_ns=now_ns, origin=1)
+        harness.turn()
+    assert [header.base_time_ns for header in headers(harness)] == [100, 100, 200, 200]
+    log = harness.restart()
+    log.append(MessageBatch.of([b"x"]), now_ns=10, origin=1)
+    harness.turn()
+    assert headers(harness)[-1].base_time_ns == 200
+
+
+def test_messages_with_fields_and_producers_are_batches_of_their_own() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    log.append(MessageBatch.of([b"a"]), now_ns=1000, origin=1)
+    log.append_messages(
+        [Message(b"b", key=b"k"), Message(b"c" * 9000, time_ns=900)], now_ns=1000, origin=1, producer_id=7, producer_epoch=2, sequence=40
+    )
+    log.append_messages([Message(b"d")], now_ns=1000, origin=1)
+    log.append(MessageBatch.of([b"e"]), now_ns=1000, origin=1)
+    harness.turn()
+    found = headers(harness)
+    assert [(header.count, header.producer_id, header.producer_epoch, header.sequence) for header in found] == [
+        (1, -1, -1, -1),
+        (2, 7, 2, 40),
+        (2, -1, -1, -1),
+    ]
+    rows = [row.message for row in inspect.records(harness.files, 1)]
+    assert [row.body for row in rows] == [b"a", b"b", b"c" * 9000, b"d", b"e"]
+    assert (rows[1].key, rows[1].time_ns, rows[2].time_ns) == (b"k", 1000, 900)
+
+
+def test_sizes_are_those_of_the_files() -> None:
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    assert log.size_bytes == 0
+    for number in range(100):
+        harness.publish(log, bodies(number, 1, 100))
+    used = sum(row.used_bytes for row in inspect.segments(harness.files, 1))
+    assert log.size_bytes == used
+    for power_loss in (False, True):
+        harness.settle()
+        log = harness.restart(power_loss=power_loss)
+        assert log.size_bytes == used
+    harness.store.close(clean=True)
+    assert harness.restart().size_bytes == used
+
+
+def test_segments_double_up_to_the_largest_and_full_ones_are_cut() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    for number in range(600):
+        harness.publish(log, bodies(number, 1, 100))
+    created = [row.size_bytes for row in inspect.segments(harness.files, 1)]
+    assert created[-1] == 16384
+    rows = list(inspect.segments(harness.files, 1))
+    assert all(row.size_bytes == row.used_bytes for row in rows[:-1])
+    assert [row.size_bytes > limit for row, limit in zip(rows, (3500, 7000, 15000), strict=False)] == [True] * 3
+
+
+def test_an_epoch_is_told_only_after_another_boot_without_a_clean_stop() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    harness.publish(log, bodies(0, 3))
+    harness.settle()
+    assert (log.epoch, log.epochs) == (1, [(1, 0)])
+    log = harness.restart()
+    assert (log.epoch, log.epochs) == (1, [(1, 0)])
+    log = harness.restart(power_loss=True)
+    assert (log.epoch, log.epochs) == (2, [(1, 0), (2, 3)])
+    log = harness.restart(power_loss=True)
+    assert (log.epoch, log.epochs) == (3, [(1, 0), (3, 3)])
+    harness.publish(log, bodies(3, 1))
+    harness.store.close(clean=True)
+    log = harness.restart(power_loss=True)
+    assert (log.epoch, log.epochs) == (3, [(1, 0), (3, 3)])
+    assert [header.epoch for header in headers(harness)] == [1, 3]
+
+
+def test_an_active_segment_that_was_exchanged_is_not_written() -> None:
+    for change in ("header", "short", "gone"):
+        harness = Harness()
+        store = harness.open()
+        log = store.create_log(1, sync=False)
+        harness.publish(log, bodies(0, 3))
+        store.close(clean=True)
+        harness.crash()
+        path = log.chain.segments[0].path
+        if change == "gone":
+            harness.files.remove(path)
+        elif change == "short":
+            harness.files.open(path).truncate(100)
+        else:
+            harness.files.open(path).pwrite(b"\xff", 20)
+        log = harness.open().open_log(1, sync=False)
+        assert not log.failed
+        with pytest.raises(StoreFailed):
+            log.append(MessageBatch.of([b"x"]), now_ns=1, origin=1)
+        assert log.failed
+
+
+def test_a_batch_without_messages_leaves_nothing() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    log.append(MessageBatch.of([]), now_ns=1, origin=1)
+    harness.turn()
+    harness.publish(log, [b"a"])
+    assert [header.count for header in headers(harness)] == [1]

@@ -1,0 +1,112 @@
+"""Dropping what is no longer needed: whole segments, only synced ones, and durably."""
+
+from __future__ import annotations
+
+from polymq.store.recovery import segment_path
+from polymq.store.retention import droppable, index_path
+from polymq.store.segment import Segment
+from tests.unit.store.harness import Harness, bodies, read_all
+
+
+def filled() -> Harness:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    for number in range(300):
+        harness.clock.advance(10_000)
+        harness.publish(log, bodies(number, 1, 100))
+    harness.settle()
+    return harness
+
+
+def row(*segments: tuple[int, int, int, int]) -> list[Segment]:
+    made = []
+    for base, end, size, created in segments:
+        segment = Segment("a.seg", base)
+        segment.end_offset, segment.size_bytes, segment.created_ns = end, size, created
+        made.append(segment)
+    return made
+
+
+def test_old_or_too_many_but_never_what_is_needed_nor_the_last() -> None:
+    segments = row((0, 10, 100, 1), (10, 20, 100, 50), (20, 30, 100, 90), (30, 30, 100, 99))
+    assert droppable(segments, 30, older_than_ns=0, excess_bytes=0) == 0
+    assert droppable(segments, 30, older_than_ns=51, excess_bytes=0) == 1
+    assert droppable(segments, 30, older_than_ns=1000, excess_bytes=0) == 3
+    assert droppable(segments, 19, older_than_ns=1000, excess_bytes=1000) == 1
+    assert droppable(segments, 30, older_than_ns=0, excess_bytes=1) == 1
+    assert droppable(segments, 30, older_than_ns=0, excess_bytes=101) == 2
+    assert index_path("a/b.seg") == "a/b.idx"
+
+
+def test_files_go_once_the_journal_says_so_durably() -> None:
+    harness = filled()
+    log = harness.store._logs[1]
+    size = log.size_bytes
+    second = log.chain.segments[1]
+    log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=1 << 40)
+    assert second.base_offset < log.start <= 250
+    assert log.size_bytes < size
+    assert harness.files.exists(segment_path(1, 0))
+    harness.settle()
+    names = harness.files.list("partitions/0000001")
+    assert min(name for name in names if name.endswith(".seg") and name[0] == "0") == f"{log.start:020d}.seg"
+    assert not any(name.startswith(f"{0:020d}") for name in names)
+    start = log.start
+    for power_loss in (False, True):
+        log = harness.restart(power_loss=power_loss)
+        assert (log.start, log.end, log.failed) == (start, 300, "")
+        assert read_all(harness, log, 0) == bodies(start, 300 - start, 100)
+
+
+def test_a_crash_before_the_files_are_gone_leaves_nothing_behind() -> None:
+    for clean in (False, True):
+        harness = filled()
+        log = harness.store._logs[1]
+        log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=0)
+        start = log.start
+        log._committer._doomed.clear()
+        harness.settle()
+        assert harness.files.exists(segment_path(1, 0))
+        if clean:
+            harness.store.close(clean=True)
+        log = harness.restart()
+        assert log.start == start
+        assert read_all(harness, log, 0) == bodies(start, 300 - start, 100)
+        log.list_segments()
+        harness.store.journal.append(b"\x40")
+        harness.settle()
+        assert not harness.files.exists(segment_path(1, 0))
+
+
+def test_segments_of_an_earlier_life_are_looked_at_first() -> None:
+    harness = filled()
+    harness.store.close(clean=True)
+    log = harness.restart()
+    harness.publish(log, bodies(300, 1, 100))
+    assert log.start == 0
+    log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=0)
+    assert log.start == 0
+    harness.store.poll()
+    log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=0)
+    assert 0 < log.start <= 250
+    harness.settle()
+    assert read_all(harness, log) == bodies(log.start, 301 - log.start, 100)
+
+
+def test_nothing_unsynced_is_dropped() -> None:
+    harness = Harness(sync_interval_ns=10**15)
+    log = harness.open().create_log(1, sync=False)
+    for number in range(200):
+        harness.publish(log, bodies(number, 1, 100))
+    log.retain(200, now_ns=10**18, age_ns=0, size_bytes=0)
+    assert log.start == 0
+
+
+def test_a_segment_that_cannot_be_looked_at_fences() -> None:
+    harness = filled()
+    harness.store.close(clean=True)
+    log = harness.restart()
+    harness.files.open(segment_path(1, 0)).pwrite(b"\xff", 10)
+    log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=0)
+    harness.store.poll()
+    assert "header" in log.failed
