@@ -217,10 +217,11 @@ class World:
             for channel in list(self.ledger.channels.values())
         ]
         self._run_until(self.clock.monotonic_ns() + _GHOSTS_NS + 3 * self.options.disk_delay_ns_max)
+        partitions = self.process_running.read_logs()
         health = self.process_running.store.health()
         if health and not self.ledger.damaged:
             raise PromiseBrokenError(f"the store is not well after a clean life: {health}")
-        self.ledger.check_log(self.process_running.read_logs())
+        self.ledger.check_log(partitions)
         self.trace("nothing came back, the log is whole")
 
 
