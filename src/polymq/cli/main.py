@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from polymq.cli.commands import CommandGroup
-from polymq.errors import ConfigError, ConnectFailed, PolyMQError, StoreError
+from polymq.errors import ConfigError, ConnectFailed, DeadlineExceeded, PolyMQError, StoreError
 
 __all__ = ["app", "explain", "main"]
 
@@ -60,7 +60,7 @@ def explain(error: PolyMQError) -> str:
         if len(error.problems) == 1:
             return error.problems[0]
         return f"{len(error.problems)} problems:\n" + "\n".join(f"  - {problem}" for problem in error.problems)
-    if isinstance(error, ConnectFailed):
+    if isinstance(error, ConnectFailed | DeadlineExceeded):
         return f"{error}\nIs the broker running there? `polymq serve` starts one; --help shows how to name another address."
     if isinstance(error, StoreError):
         return f"{error}\n`polymq inspect DATA` shows the data folder without changing it."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 import typer
 
 from polymq.cli.render import Form, Shown, render
-from polymq.errors import ConfigError
+from polymq.errors import ConfigError, Refusal, RefusalCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,9 +148,15 @@ def _print(
     now_ns: Callable[[], int],
 ) -> None:
     origin, last, forever, limit = where
-    partitions = [each for each in client.topic(topic).partitions if partition is None or each.partition == partition]
+    try:
+        known = client.topic(topic).partitions
+    except Refusal as error:
+        if error.code is not RefusalCode.TOPIC_NOT_FOUND:
+            raise
+        raise ConfigError([f"there is no topic {topic!r}: polymq stats lists all"]) from error
+    partitions = [each for each in known if partition is None or each.partition == partition]
     if not partitions:
-        raise ConfigError([f"--partition {partition}: topic {topic!r} has partitions 0 to {len(client.topic(topic).partitions) - 1}"])
+        raise ConfigError([f"--partition {partition}: topic {topic!r} has partitions 0 to {len(known) - 1}"])
     offsets = start_offsets(client, topic, partitions, origin, last, now_ns())
     for message in follow(client, topic, offsets, forever=forever, limit=limit):
         target.write(render(message, form))

@@ -20,9 +20,9 @@ from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, Refus
 from polymq.wire.records import HEADER_SIZE_BYTES, BatchHeader, check, parse_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Chunk", "LogClient", "OffsetOutOfRange", "PartitionInfo", "TopicInfo", "parse_address"]
+__all__ = ["Chunk", "Family", "LogClient", "OffsetOutOfRange", "PartitionInfo", "TopicInfo", "parse_address"]
 
 # Pauses between attempts double from the first to the largest: a broker that restarts is found again within a second.
 _PAUSE_SECONDS_FIRST: Final = 0.05
@@ -67,6 +67,16 @@ class TopicInfo:
     namespace: str
     name: str
     partitions: tuple[PartitionInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Numbers of one meaning: (labels, value) for everything that has one."""
+
+    name: str
+    kind: str
+    help: str
+    samples: tuple[tuple[Mapping[str, str], float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,10 @@ class LogClient:
     def topic(self, name: str) -> TopicInfo:
         """Describe one topic; raises Refusal (TOPIC_NOT_FOUND)."""
         return self._json(f"/v1/topics/{quote(name, safe='')}", _topic)
+
+    def statistics(self) -> tuple[Family, ...]:
+        """Fetch every number that the broker keeps."""
+        return self._json("/v1/stats", lambda answer: tuple(_family(family) for family in answer["families"]))
 
     def offset_at(self, topic: str, partition: int, time_ns: int) -> int:
         """Tell the first offset of a partition with a time at or after `time_ns`."""
@@ -245,6 +259,12 @@ def _topic(answer: Any) -> TopicInfo:
     ]
     partitions.sort(key=lambda info: info.partition)
     return TopicInfo(str(answer["namespace"]), str(answer["name"]), tuple(partitions))
+
+
+def _family(answer: Any) -> Family:
+    """Read one family of numbers out of JSON."""
+    samples = tuple((dict(sample["labels"]), sample["value"]) for sample in answer["samples"])
+    return Family(str(answer["name"]), str(answer["kind"]), str(answer["help"]), samples)
 
 
 def _refusal(status: int, body: bytes) -> Exception:

@@ -47,6 +47,7 @@ class Chain:
 
     __slots__ = (
         "_closed",
+        "_largest_bytes",
         "_next_size_bytes",
         "_preparing",
         "active",
@@ -79,6 +80,7 @@ class Chain:
         self.folder_dirty = False
         self.folder_made = False
         self._next_size_bytes = 0
+        self._largest_bytes = 0
         self._preparing = False
         self._closed = False
 
@@ -128,6 +130,7 @@ class Chain:
         if self.active is not None:
             volume.reserved_bytes -= self.active.size_bytes - self.active.used
         volume.reserved_bytes += segment.size_bytes
+        self._largest_bytes = max(self._largest_bytes, min(segment.size_bytes, volume.settings.segment_size_bytes_max))
         segment.known = True
         self.segments.append(segment)
         self.active = segment
@@ -192,7 +195,8 @@ class Chain:
         settings = self.volume.settings
         size = settings.segment_size_bytes_first
         if self.active is not None:
-            size = max(size, min(2 * self.active.size_bytes, settings.segment_size_bytes_max))
+            # Doubled from the largest so far: one that was made ready long ago may be smaller than the one before it.
+            size = max(size, min(2 * max(self._largest_bytes, self.active.size_bytes), settings.segment_size_bytes_max))
         if self.volume.reserved_bytes + size > self.volume.reserved_bytes_max:
             size = settings.segment_size_bytes_first
         while size < need_bytes:

@@ -36,7 +36,7 @@ class Reader:
     A reader that has fallen behind the partition's start goes on at the start.
     """
 
-    __slots__ = ("_at", "_left", "_log", "_request", "_segment", "_time_ns", "_volume", "_window", "offset", "waiting")
+    __slots__ = ("_at", "_left", "_log", "_request", "_segment", "_stopped_at", "_time_ns", "_volume", "_window", "offset", "waiting")
 
     def __init__(self, log: Log, volume: Volume, offset: int) -> None:
         self.offset = offset
@@ -50,6 +50,8 @@ class Reader:
         self._time_ns = 0
         self._window: Window | None = None
         self._request: WindowRequest | None = None
+        # Where damage was found: it is not looked at again, however often the reader is asked.
+        self._stopped_at = -1
 
     def seek(self, offset: int) -> None:
         """Go on at another record."""
@@ -117,6 +119,7 @@ class Reader:
         """Fence the partition: what is stored there is damaged."""
         self.waiting = False
         self._segment = self._window = self._request = None
+        self._stopped_at = self.offset
         self._log.fence(reason)
 
     def _find(self) -> tuple[memoryview, int, int] | None:
@@ -125,7 +128,7 @@ class Reader:
         if self.offset < log.start:
             self.seek(log.start)
         segment = log.segment_of(self.offset)
-        if segment is None or self.offset >= log.readable:
+        if segment is None or self.offset >= log.readable or self.offset == self._stopped_at:
             self.waiting = False
             return None
         request = self._request
@@ -157,7 +160,8 @@ class Reader:
         if hint is not None and view is not None:
             self._go_to(segment, view, hint, 0, segment.used)
             return view, 0, segment.used
-        self._segment = segment
+        # Where the record lies is not known before the window is there, whatever happens to the segment meanwhile.
+        self._segment = None
         self._request = request = request_window(
             self._log, self._volume, segment, self.offset, hint, self._volume.settings.window_size_bytes
         )

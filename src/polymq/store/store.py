@@ -291,15 +291,19 @@ class Store:
         return problems
 
     def close(self, *, clean: bool) -> None:
-        """Give the folder back. `clean`: sync everything and say so in the journal, so that the next start is quick."""
+        """Give the folder back. `clean`: sync everything and say so in the journal, so that the next start is quick.
+
+        No job may be left when the lock goes: it would write into a folder that may be somebody else's by then.
+        """
+        self._worker.drain()
         if clean:
-            self._worker.drain()
             self.commit()
             self._worker.drain()
             self._stop_clean()
             for log in self._logs.values():
                 log.close()
             self.journal.chain.close()
+            self._worker.drain()
         self._volume.close()
         self._volume.files.close()
 

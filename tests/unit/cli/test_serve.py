@@ -45,7 +45,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """Stand in for the server: collect what it is asked to run with."""
     found: list[Settings] = []
     server = ModuleType("polymq.server.serve")
-    server.run = found.append  # type: ignore[attr-defined]  # a module made for this test
+
+    def run(settings: Settings) -> int:
+        found.append(settings)
+        return 0
+
+    server.run = run  # type: ignore[attr-defined]  # a module made for this test
     monkeypatch.setitem(sys.modules, "polymq.server.serve", server)
     monkeypatch.setattr("polymq.server.serve", server, raising=False)
     return found

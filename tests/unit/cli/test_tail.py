@@ -14,7 +14,7 @@ from polymq.cli.main import app
 from polymq.cli.render import Form
 from polymq.cli.tail import follow, messages_of, start_offsets
 from polymq.clients.log import Chunk, OffsetOutOfRange, PartitionInfo, TopicInfo
-from polymq.errors import ConfigError
+from polymq.errors import ConfigError, Refusal, RefusalCode
 from polymq.wire.batch import BatchHeader, Message, encode_message, seal
 from polymq.wire.records import HEADER_SIZE_BYTES
 
@@ -165,6 +165,19 @@ def test_one_partition_as_bodies(log: FakeLog) -> None:
 def test_a_partition_that_is_not_there(log: FakeLog) -> None:
     done = CliRunner().invoke(app, ["tail", "t", "--http", "h:1", "--partition", "2"])
     assert str(done.exception) == "--partition 2: topic 't' has partitions 0 to 1"
+
+
+def test_a_topic_that_is_not_there(log: FakeLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(code: RefusalCode) -> None:
+        def topic(_: str) -> TopicInfo:
+            raise Refusal(code)
+
+        monkeypatch.setattr(log, "topic", topic)
+
+    refuse(RefusalCode.TOPIC_NOT_FOUND)
+    assert str(CliRunner().invoke(app, ["tail", "t", "--http", "h:1"]).exception) == "there is no topic 't': polymq stats lists all"
+    refuse(RefusalCode.FORBIDDEN)
+    assert isinstance(CliRunner().invoke(app, ["tail", "t", "--http", "h:1"]).exception, Refusal)
 
 
 def test_output_is_flushed_when_following() -> None:

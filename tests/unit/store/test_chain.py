@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from polymq.store.chain import Chain, prepare
 from polymq.store.segment import MAGIC_LOG
 from polymq.store.settings import StoreSettings
@@ -11,9 +13,9 @@ from polymq.testing.clock import FakeClock
 from polymq.testing.disk import FakeFiles
 
 
-def chain(*, capacity_bytes: int = 1 << 40, **settings: float) -> Chain:
+def chain(*, capacity_bytes: int = 1 << 40, **settings: Any) -> Chain:
     files = FakeFiles(capacity_bytes=capacity_bytes)
-    values = {"segment_size_bytes_first": 4096, "segment_size_bytes_max": 16384, "free_bytes_min": 0} | settings
+    values: dict[str, Any] = {"segment_size_bytes_first": 4096, "segment_size_bytes_max": 16384, "free_bytes_min": 0} | settings
     volume = Volume(
         files,
         InlineWorker(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from polymq.errors import CorruptRecord
@@ -24,7 +26,13 @@ def filled() -> Harness:
 
 def cold(harness: Harness, offset: int, **changes: object) -> ColdRead:
     segment = harness.store._logs[1].chain.segments[0]
-    values = {"hint": None, "limit": segment.used, "segment_id": 0, "size_bytes": 300, "end_offset": segment.end_offset} | changes
+    values: dict[str, Any] = {
+        "hint": None,
+        "limit": segment.used,
+        "segment_id": 0,
+        "size_bytes": 300,
+        "end_offset": segment.end_offset,
+    } | changes
     return ColdRead(harness.files, PATH, 1, 0, offset=offset, interval_bytes=512, **values)
 
 

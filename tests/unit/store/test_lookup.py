@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from polymq.errors import CorruptRecord
@@ -10,7 +12,7 @@ from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies
 
 
-def filled(**settings: object) -> Harness:
+def filled(**settings: Any) -> Harness:
     harness = Harness(**settings)
     log = harness.open().create_log(1, sync=False)
     for number in range(80):
@@ -39,7 +41,9 @@ def test_batches_are_whole_from_the_one_that_holds_the_offset(hot_size_bytes: in
         found = offsets(view)
         assert found[0] == offset // 2 * 2
         assert len(view) <= 1000
-        assert len(found) == 3 or found[-1] + 2 == log.segment_of(offset).end_offset
+        segment = log.segment_of(offset)
+        assert segment is not None
+        assert len(found) == 3 or found[-1] + 2 == segment.end_offset
         small = log.batches(offset, 1)
         assert small is not None
         assert len(offsets(small)) == 1

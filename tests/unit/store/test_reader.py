@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies, drain, read_all
 
 
-def filled(count: int = 200, **settings: object) -> Harness:
+def filled(count: int = 200, **settings: Any) -> Harness:
     harness = Harness(**settings)
     store = harness.open()
     log = store.create_log(1, sync=False)
@@ -152,3 +154,19 @@ def test_after_a_restart_everything_is_checked_when_it_is_read_and_new_records_a
     assert piece is not None
     assert piece.view is log.chain.segments[-1].view
     assert read_all(harness, log, 3) == bodies(3, 13, 60)
+
+
+def test_damage_is_looked_at_once_per_reader() -> None:
+    harness = filled(hot_size_bytes=0)
+    log = harness.store._logs[1]
+    harness.files.open(log.chain.segments[0].path).pwrite(b"\xff", 64 + 100)
+    reader = log.reader(0)
+    assert reader.take(1, 1000) is None
+    assert not reader.waiting
+    assert "checksum" in log.failed
+    harness.files.evict()
+    operations = harness.files.operations
+    assert reader.take(1, 1000) is None
+    assert harness.files.operations == operations
+    reader.seek(100)
+    assert drain(harness, reader) == bodies(100, 100, 60)

@@ -7,6 +7,7 @@ there; after a power loss everything synced is, and what is there is a prefix of
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,9 @@ from polymq.store.store import Store
 from polymq.testing.disk import SimulatedKill
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies, drain, read_all
+
+if TYPE_CHECKING:
+    from polymq.store.ticket import Ticket
 
 NUMBERS = (1, 2, 3)
 SYNC = {1: False, 2: True, 3: False}
@@ -131,9 +135,9 @@ class Run:
         if waiting is not None and waiting[0].state.value == "done":
             self.entries_synced = max(self.entries_synced, waiting[1])
 
-    ticket = None
+    ticket: tuple[Ticket, int] | None = None
 
-    def sync_ticket_entries(self):
+    def sync_ticket_entries(self) -> tuple[Ticket, int] | None:
         return self.ticket
 
     def do_journal(self) -> None:

@@ -17,7 +17,12 @@ def test_inline_jobs_run_at_once_and_end_later() -> None:
     worker = InlineWorker()
     ran: list[str] = []
     ended: list[object] = []
-    worker.submit(lambda: ran.append("job") or 5, ended.append)
+
+    def job() -> int:
+        ran.append("job")
+        return 5
+
+    worker.submit(job, ended.append)
     worker.submit(fail, ended.append, lane=Lane.READ)
     assert ran == ["job"]
     assert ended == []
