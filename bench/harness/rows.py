@@ -248,8 +248,7 @@ def backlog(bench: Bench, kind: str) -> Figures:
 def _fill_partitions(bench: Bench, server: Server, count: int) -> None:
     """Topics with a channel each that hold one message."""
     bench.generator.run("prefill", server.tcp, topic="idle", topics=count, messages=count, batch=1, deadline_s=300)
-    for index in range(count):
-        server.post(f"/channel/create?topic=idle-{index:05}&channel=bench")
+    server.post(f"/channel/create?topic=idle-{index:05}&channel=bench" for index in range(count))
 
 
 def idle_partitions(bench: Bench, kind: str) -> Figures:
