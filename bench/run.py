@@ -12,6 +12,8 @@ bench/results/<date>-<machine>.json and .md. docs/BENCHMARKS.md says how to read
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import resource
 import sys
 from datetime import UTC, datetime
@@ -28,6 +30,7 @@ from bench.harness.rows import ROWS, Bench, Row
 from bench.harness.servers import MissingServerError, Setup, default_polymq
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results"
 # What a run is expected to need for nsqd's 10 M messages of 200 bytes in memory, and for the page cache of ours.
 WARM_BYTES_MAX = 20 << 30
 EXPECTED_ERRORS = (LoadError, MissingServerError, OSError, ValueError, KeyError)
@@ -46,7 +49,7 @@ def parse_arguments() -> argparse.Namespace:
         "--scratch", type=Path, default=ROOT / "build" / "bench", help="folder for data and logs; on the disk to be measured"
     )
     parser.add_argument("--port", type=int, default=25200, help="first of three ports to use")
-    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="where the table goes")
+    parser.add_argument("--results", type=Path, help="where the table goes; a whole run's to bench/results, a part's to the scratch folder")
     parser.add_argument("--serve-options", default="", help="more options for `polymq serve`; for experiments, kept in the results")
     return parser.parse_args()
 
@@ -58,6 +61,13 @@ def choose_rows(only: str) -> list[Row]:
     if unknown:
         sys.exit(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(row.name for row in ROWS)}")
     return [row for row in ROWS if not names or row.name in names]
+
+
+def result_name(table: Table, *, whole: bool) -> str:
+    """Name a result. Only a whole run gets the name that is looked for, so that a part never stands in its place."""
+    if not whole:
+        return f"partial-{table.started:%Y-%m-%d-%H%M%S}"
+    return f"{table.started:%Y-%m-%d}-{platform.machine()}-{os.cpu_count()}-cores"
 
 
 def run_row(row: Row, bench: Bench, kinds: list[str], rounds: int, progress: Progress) -> Outcome:
@@ -114,6 +124,7 @@ def main() -> int:
             outcome = run_row(row, bench, kinds, table.rounds, progress)
             table.outcomes.append(outcome)
             print_row(progress.console, outcome)
-    paths = save(table, arguments.results)
+    whole = not (arguments.quick or arguments.only or wanted or arguments.serve_options)
+    paths = save(table, arguments.results or (RESULTS if whole else scratch), result_name(table, whole=whole))
     console.print(f"written: {', '.join(str(path) for path in paths)}")
     return 1 if any(outcome.errors for outcome in table.outcomes) else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -166,13 +165,10 @@ def as_json(table: Table) -> dict[str, Any]:
     }
 
 
-def save(table: Table, folder: Path) -> list[Path]:
-    """Write both forms; a smoke run has its own name, so that it never stands where a result is expected."""
+def save(table: Table, folder: Path, name: str) -> list[Path]:
+    """Write both forms."""
     folder.mkdir(parents=True, exist_ok=True)
-    cores = table.machine.get("cores")
-    machine = f"{platform.machine()}-{cores}-cores{'-quick' if table.quick else ''}"
-    base = folder / f"{table.started:%Y-%m-%d}-{machine}"
-    json_path, markdown_path = base.with_name(base.name + ".json"), base.with_name(base.name + ".md")
+    json_path, markdown_path = folder / f"{name}.json", folder / f"{name}.md"
     json_path.write_text(json.dumps(as_json(table), indent=1) + "\n")
     markdown_path.write_text(markdown(table))
     return [markdown_path, json_path]

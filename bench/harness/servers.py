@@ -5,7 +5,8 @@ A server is killed, not stopped: its data is thrown away, and nsqd would first w
 
 from __future__ import annotations
 
-import json
+import contextlib
+import http.client
 import os
 import shlex
 import shutil
@@ -15,9 +16,13 @@ import struct
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["KINDS", "MissingServerError", "Server", "Setup", "disk_bytes"]
 
@@ -160,18 +165,16 @@ class Server:
         """What the data folder occupies."""
         return disk_bytes(self.data)
 
-    def post(self, path: str) -> None:
-        """POST to the HTTP API (`/channel/create?…`); raises on any status but 200."""
-        request = urllib.request.Request(f"http://{self.http}{path}", method="POST", data=b"")
-        with urllib.request.urlopen(request, timeout=30) as response:
-            response.read()
-
-    def stats(self, topic: str) -> dict[str, object]:
-        """One topic of `/stats`."""
-        url = f"http://{self.http}/stats?format=json&topic={topic}&include_clients=false&include_mem=false"
-        with urllib.request.urlopen(url, timeout=30) as response:
-            topics = json.load(response)["topics"]
-        return dict(topics[0]) if topics else {}
+    def post(self, paths: Iterable[str]) -> None:
+        """POST to the HTTP API (`/channel/create?…`), all over one connection; raises on any status but 200."""
+        connection = http.client.HTTPConnection(self.http, timeout=30)
+        with contextlib.closing(connection):
+            for path in paths:
+                connection.request("POST", path, b"")
+                with connection.getresponse() as response:
+                    answer = response.read()
+                if response.status != HTTPStatus.OK:
+                    raise OSError(f"{self.kind} answers {path} by {response.status} {answer[:200]!r}")
 
 
 def nsqd_command(server: Server) -> list[str]:

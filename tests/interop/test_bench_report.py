@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.harness.report import Outcome, Table, markdown, save
 from bench.harness.rows import ROWS, Bench, Figures, Goal, Metric, Row
+from bench.run import result_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,14 +58,17 @@ def test_a_goal_without_figures_is_not_met() -> None:
     assert "- rate, polymq, **error**: it fell over" in markdown(table)
 
 
-def test_a_smoke_run_is_kept_apart_from_results(tmp_path: Path) -> None:
-    def saved(*, quick: bool) -> str:
-        table = Table(datetime(2026, 1, 2, tzinfo=UTC), {"cores": 2}, quick=quick, rounds=1, outcomes=[outcome(RATE, nsqd=[1], polymq=[4])])
-        text, data = save(table, tmp_path)
-        assert json.loads(data.read_text())["rows"][0]["metrics"][0]["met"] is True
-        return text.name
+def test_tools_read_what_people_read(tmp_path: Path) -> None:
+    table = Table(datetime(2026, 1, 2, tzinfo=UTC), {"cores": 2}, quick=False, rounds=1, outcomes=[outcome(RATE, nsqd=[1], polymq=[4])])
+    text, data = save(table, tmp_path, "result")
+    assert "| yes |" in text.read_text(encoding="utf-8")
+    assert json.loads(data.read_text(encoding="utf-8"))["rows"][0]["metrics"][0]["met"] is True
 
-    assert saved(quick=True) != saved(quick=False)
+
+def test_a_part_does_not_stand_where_a_result_is_expected() -> None:
+    table = Table(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), {}, quick=False, rounds=5)
+    assert result_name(table, whole=True).startswith("2026-01-02-")
+    assert result_name(table, whole=False) == "partial-2026-01-02-030405"
 
 
 def test_rows_have_names_and_every_goal_a_figure_of_polymq() -> None:
