@@ -26,6 +26,8 @@ FLIGHT_SCHEMA: Final = (
     "air_time bigint, distance bigint, hour bigint, minute bigint, time_hour string"
 )
 _RESTARTS_MAX: Final = 3
+# Small enough that there is something to see while it runs, large enough that Parquet files are worth their name.
+_RECORDS_PER_BATCH: Final = 40_000
 
 
 def start_spark(folder: Path) -> SparkSession:
@@ -117,6 +119,7 @@ class Archive:
             .option("server", self._server)
             .option("subscribe", self._topic)
             .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", _RECORDS_PER_BATCH)
             .load()
         )
         self._query = (
@@ -125,7 +128,6 @@ class Archive:
             .partitionBy("month")
             .option("path", str(self.path))
             .option("checkpointLocation", str(self._checkpoint))
-            .trigger(processingTime="1 second")
             .start()
         )
 
@@ -142,6 +144,9 @@ class Archive:
         return archived_offset(json.loads(progress.json) if progress is not None else None)
 
     def stop(self) -> None:
-        """End the query between two of its batches."""
-        if self._query is not None:
-            self._query.stop()
+        """End the query, and write down what each of its batches took."""
+        if self._query is None:
+            return
+        progress = [each.json for each in self._query.recentProgress]
+        self._query.stop()
+        self.path.with_name("progress.jsonl").write_text("\n".join(progress) + "\n", encoding="utf-8")

@@ -45,16 +45,35 @@ class Published:
 
 
 class Pace:
-    """Keeps producers together at a number of messages a second, so that there is a middle in which to kill."""
+    """Keeps producers together at a number of messages a second, so that there is a middle in which to kill.
 
-    def __init__(self, per_second: float, now: Callable[[], float], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    After a head start of some messages everybody waits until `open` is called: until those who read are awake.
+    """
+
+    def __init__(
+        self,
+        per_second: float,
+        now: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        head_start: int = 0,
+    ) -> None:
         self._seconds_each = 1 / per_second
         self._now = now
         self._sleep = sleep
         self._next = now()
+        self._head_start = head_start
+        self._opened = asyncio.Event()
+
+    def open(self) -> None:
+        """Let everybody go on."""
+        self._opened.set()
 
     async def turn(self, count: int) -> None:
         """Wait until `count` more messages are due. Time in which nothing was published is not made up for."""
+        self._head_start -= count
+        if self._head_start < 0:
+            await self._opened.wait()
         start = max(self._next, self._now())
         self._next = start + count * self._seconds_each
         if start > self._now():

@@ -1,7 +1,7 @@
 """The story of the main job, in order.
 
 1. Start the broker on a fresh data folder, and Spark.
-2. Several producers publish the flights; consumers settle them on the channel `delays`; a streaming query archives the
+2. Several producers publish the flights, a few at first, and all once Spark has warmed up; consumers settle them on the channel `delays`; a streaming query archives the
    topic to Parquet. All at the same time.
 3. In the middle of it the broker is killed with SIGKILL, and started again. Everybody goes on by themselves.
 4. Prove from what was written that nothing was lost and nothing counted twice.
@@ -47,6 +47,8 @@ __all__ = ["Job", "Live", "main", "parse_arguments", "prepare_folder"]
 # A folder with this file in it was made by this job, so this job may empty it.
 _MARK: Final = ".made-by-the-flights-job"
 _KILL_AT: Final = 0.45
+# Flights that are published while Spark is still getting ready for its first batch.
+_HEAD_START: Final = 5_000
 _QUIET_SECONDS: Final = 0.3
 _AWAY_SECONDS: Final = 1.5
 # Batches that each producer has on the way at a time.
@@ -118,10 +120,10 @@ class Stage:
         self._bars: list[TaskID] = [progress.add_task(name, total=self._total) for name in ("published", "settled", "archived")]
         self._began = time.monotonic()
         self._link: Link | None = None
+        self._pace = Pace(job.per_second, time.monotonic, head_start=_HEAD_START)
 
     async def run(self) -> Live:
         """Play it all; returns when every flight has been settled and archived."""
-        pace = Pace(self._job.per_second, time.monotonic)
         address = f"127.0.0.1:{self._broker.nsq_port}"
         async with contextlib.AsyncExitStack() as stack:
             consumers = [
@@ -133,7 +135,7 @@ class Stage:
             producers = [await stack.enter_async_context(NsqProducer(way)) for way in ways]
             tasks = [asyncio.create_task(self._kill_and_start_again(), name="kill")]
             tasks += [
-                asyncio.create_task(publish(producer, self._work, pace, self.live.published), name=f"producer {index}")
+                asyncio.create_task(publish(producer, self._work, self._pace, self.live.published), name=f"producer {index}")
                 for index, producer in enumerate(producers * _IN_FLIGHT)
             ]
             settled = self._job.out / "settled"
@@ -178,6 +180,8 @@ class Stage:
             if task.done():
                 task.result()
         self.live.archived = await asyncio.to_thread(self._archive.offset)
+        if self.live.archived:
+            self._pace.open()
         counts = (self.live.published.acknowledged, len(self.live.consumed.flights), self.live.archived)
         for bar, count in zip(self._bars, counts, strict=True):
             self._progress.update(bar, completed=min(count, self._total))

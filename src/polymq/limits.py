@@ -90,7 +90,7 @@ ATTEMPTS_MAX: Final = 0xFFFF
 HTTP_HEAD_SIZE_BYTES_MAX: Final = 16 * 1024
 # A body that no endpoint wants is read and thrown away up to here, to keep the connection; Go draws the same line.
 HTTP_BODY_DISCARDED_BYTES_MAX: Final = 256 * 1024 - 1
-# A streamed answer is handed to the connection in chunks of at most this size (one batch may be larger): about 0.1 ms
+# A streamed answer is handed to the connection in chunks of at most this size: about 0.2 ms
 # of a turn, and the next is asked for before the last has left the kernel.
 HTTP_CHUNK_SIZE_BYTES_MAX: Final = 256 * 1024
 # A request must be complete this long after its first byte, so that nobody can hold connections by dripping.

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.interop.jobs import CLIENTS, Client
-from tests.interop.servers import KINDS, Running, running
+from tests.interop.servers import KINDS, ROOT, Running, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NUMBERS = itertools.count()
+# Servers and clients are processes of their own; they run the source beside these tests, installed or not.
+os.environ["PYTHONPATH"] = str(ROOT / "src")
 
 
 def chosen_kinds() -> list[str]:

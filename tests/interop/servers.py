@@ -21,7 +21,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["KINDS", "Running", "running"]
+__all__ = ["KINDS", "ROOT", "Running", "running"]
 
 ROOT = Path(__file__).resolve().parents[2]
 NSQD = ROOT / ".peers" / "bin" / "nsqd"
@@ -106,14 +106,12 @@ def running(kind: str, folder: Path, *, message_timeout_ms: int = 60_000) -> Ite
     ports = free_ports(3)
     (folder / "data").mkdir()
     log = folder / "log"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with log.open("wb") as output:
         process = subprocess.Popen(
             command(kind, folder / "data", ports, message_timeout_ms),
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,
-            env=environment,
         )
     server = Running(kind, f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}")
     try:

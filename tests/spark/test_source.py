@@ -80,7 +80,7 @@ def test_sql_finds_the_source_by_itself(spark: SparkSession, log: FakeLog) -> No
     log.create("orders")
     fill(log, "orders", [10])
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING polymq OPTIONS (server '{log.address}', subscribe 'orders')")
-    assert [tuple(row) for row in spark.sql("SELECT count(*) FROM orders WHERE offset >= 4").collect()] == [(6,)]
+    assert spark.sql("SELECT count(*) FROM orders WHERE offset >= 4").collect()[0][0] == 6
 
 
 def test_unknown_options_are_refused_with_the_list(spark: SparkSession, log: FakeLog) -> None:

@@ -95,7 +95,9 @@ def _chunks(reading: Reading, log: Log, end: int) -> Iterator[bytes]:
         offset = next_offset
         left_bytes -= size_bytes
         is_first = False
-        yield bytes(view[:size_bytes])
+        # A batch may be much larger than a chunk: what a slow reader has not taken stays in the log's own pages.
+        for at in range(0, size_bytes, limits.HTTP_CHUNK_SIZE_BYTES_MAX):
+            yield bytes(view[at : min(at + limits.HTTP_CHUNK_SIZE_BYTES_MAX, size_bytes)])
 
 
 def _measured(view: memoryview, end: int) -> tuple[int, int]:

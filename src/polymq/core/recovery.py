@@ -284,6 +284,8 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
         else:
             topic = _build_topic(kernel, replay, spec)
             catalogue.topics[spec.namespace, spec.name] = topic
+            if not topic.settled_to_readers:
+                kernel.appended(topic)  # what was found unsynced becomes readable once it is synced
     for group in replay.groups.values():
         built = catalogue.topics.get(group.topic)
         if built is not None:

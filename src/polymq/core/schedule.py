@@ -15,6 +15,7 @@ from polymq.core import journal_entries
 from polymq.core.deadlines import DueHeap
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.wire.records import Message, read_messages
+from polymq.wire.tickets import TicketState
 
 if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
@@ -35,7 +36,7 @@ _RETRY_NS: Final = 5_000_000
 class Schedule:
     """What waits to be appended to one partition."""
 
-    __slots__ = ("_due", "_kernel", "_reader", "_ready", "armed_ns", "log", "partition", "topic")
+    __slots__ = ("_due", "_kernel", "_reader", "_ready", "_released", "armed_ns", "log", "partition", "topic")
 
     def __init__(self, kernel: Kernel, topic: Topic, partition: Partition, log: Log) -> None:
         self.topic = topic
@@ -45,6 +46,8 @@ class Schedule:
         self._kernel = kernel
         self._due = DueHeap()
         self._ready: deque[int] = deque()
+        # What was released and is not known to be in the partition: (ticket of the append, its first offset, offsets here).
+        self._released: deque[tuple[Ticket, int, list[int]]] = deque()
         self._reader: Reader | None = None
 
     def __len__(self) -> int:
@@ -104,11 +107,13 @@ class Schedule:
         try:
             if kernel.store.journal.staged:
                 raise StoreFull("the journal waits for room")
-            log.append_messages(messages, now_ns=self.partition.last_time_ns, origin=_ORIGIN_NONE)
+            base_offset = log.end
+            ticket = log.append_messages(messages, now_ns=self.partition.last_time_ns, origin=_ORIGIN_NONE)
         except (StoreFull, StoreFailed):
             for offset in offsets:
                 kernel.journal(journal_entries.scheduled(number, offset, 1, now_ns))
             return
+        self._released.append((ticket, base_offset, offsets))
         for _ in offsets:
             self._ready.popleft()
         kernel.appended(self.topic)
@@ -128,15 +133,27 @@ class Schedule:
         """Be gone: nothing is released any more."""
         self._due.clear()
         self._ready.clear()
+        self._released.clear()
         self.armed_ns = None
 
+    def releases(self) -> list[tuple[int, list[int]]]:
+        """Give what was released and may not have arrived, as (first offset in the partition, offsets here).
+
+        An append that failed stays among them: only the next start can see whether it is there after all.
+        """
+        while self._released and self._released[0][0].state is TicketState.DONE:
+            self._released.popleft()
+        return [(base_offset, offsets) for _, base_offset, offsets in self._released]
+
     def pairs(self) -> list[bytes]:
-        """Give (due i64, offset i64) pairs of everything that waits, in pieces: for snapshots."""
-        ready = journal_entries.integers([number for offset in self._ready for number in (0, offset)])
+        """Give (due i64, offset i64) pairs of everything that waits or is among `releases`, in pieces: for snapshots."""
+        at_once = [*self._ready, *(offset for _, offsets in self.releases() for offset in offsets)]
+        ready = journal_entries.integers([number for offset in at_once for number in (0, offset)])
         return [*([ready] if ready else []), *self._due.pairs()]
 
     @property
     def first_needed(self) -> int:
-        """Give the lowest offset of the schedule's log that still waits."""
+        """Give the lowest offset of the schedule's log that still waits, or may have to again."""
         lowest = min(self._ready, default=self.log.end)
+        lowest = min([lowest, *(min(offsets) for _, offsets in self.releases())])
         return min(lowest, self._due.smallest_value()) if len(self._due) else lowest

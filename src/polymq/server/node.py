@@ -91,12 +91,16 @@ class Node:
             log.warning("%s", problem)
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
 
-    def close(self) -> None:
-        """Keep everything and say that it is complete; connections that are left are closed as they are."""
-        self.pump.abandon()
-        self.broker.stop()
-        self.pump.end_turn()
-        self.store.close(clean=True)
+    def close(self, *, clean: bool = True) -> None:
+        """Keep everything and say that it is complete; connections that are left are closed as they are.
+
+        Not `clean`: after a bug of ours, nothing more is written, as with `kill -9`; the next start looks at everything.
+        """
+        if clean:
+            self.pump.abandon()
+            self.broker.stop()
+            self.pump.end_turn()
+        self.store.close(clean=clean)
         self._worker.close()
         self.poller.close()
         self.wake_up.close()

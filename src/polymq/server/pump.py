@@ -455,7 +455,8 @@ class Pump:
             if waiting and (waiting >= outbox.hold_below or connection.state is not _OPEN):
                 sent = connection.stream.send(memoryview(outbox.data)[start:limit])
                 outbox.sent(sent)
-                self._note_unsent(connection, unsent=sent < waiting, progress=True)
+                if sent < waiting or connection.unsent:
+                    self._note_unsent(connection, unsent=sent < waiting, progress=True)
         except BlockingIOError:
             self._note_unsent(connection, unsent=True, progress=not connection.unsent)
         except LayerFailed as error:

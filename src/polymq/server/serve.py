@@ -46,11 +46,13 @@ def run(settings: Settings) -> int:
         node = Node(settings)
     except OSError as error:
         raise ConfigError([f"server.data: {settings.server.data} cannot be used: {error.strerror or error}"]) from error
+    clean = False
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(node, shell_settings(settings)))
+        clean = True
     finally:
-        node.close()
+        node.close(clean=clean)
     log.info("stopped; everything is on the disk")
     return 0
 

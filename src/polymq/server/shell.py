@@ -19,7 +19,7 @@ import select
 import signal
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from polymq.server.network import SocketStream
 from polymq.server.settings import ShellSettings
@@ -133,6 +133,7 @@ class Shell:
         self._timer_due_ns = 0
         self._turn_ended_ns = 0
         self._spun = False
+        self._failure: BaseException | None = None
         self._signalled_ns = 0
         self._stop_at_ns: int | None = None
         self._stopped: asyncio.Event | None = None
@@ -142,8 +143,12 @@ class Shell:
         self._listeners.append((listener, factory))
 
     async def run(self) -> None:
-        """Run until SIGTERM or SIGINT has been dealt with; the caller stops broker and store."""
+        """Run until SIGTERM or SIGINT has been dealt with; the caller stops broker and store.
+
+        An exception in a turn is a bug of ours, and nobody knows how far the turn came: it is raised here, at once.
+        """
         self._loop = loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._fail)
         self._stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
@@ -160,6 +165,8 @@ class Shell:
                 self._timer.cancel()
             self._stop_accepting()
             self._poller.remove(self._wake_up.fileno())
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """Take no more connections, ask those that there are to end; `run` returns when they have."""
@@ -170,6 +177,11 @@ class Shell:
         self._pump.stop()
         self._turn()
         self._sleep()
+
+    def _fail(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        assert self._stopped is not None
+        self._failure = context.get("exception") or RuntimeError(context["message"])
+        self._stopped.set()
 
     def _signalled(self, number: int) -> None:
         if self._stop_at_ns is not None:
@@ -283,7 +295,13 @@ class Shell:
                     self._pause_accepting()
                     return
                 continue  # that one connection was lost before it was taken
-            self._pump.open(stream, factory(peer), peer)
+            try:
+                gateway = factory(peer)
+            except Exception:
+                log.exception("%s: a connection could not be taken", peer)
+                stream.close()
+            else:
+                self._pump.open(stream, gateway, peer)
 
     def _pause_accepting(self) -> None:
         assert self._loop is not None

@@ -156,7 +156,10 @@ class Committer:
         chain.dirty = []
         chain.folder_dirty = False
         unsynced, self.unsynced_bytes = self.unsynced_bytes, 0
-        doomed, self._doomed = self._doomed, []
+        doomed: list[str] = []
+        if not self._journal.blocked:
+            # Else the entries that forget these files are not even written.
+            doomed, self._doomed = self._doomed, []
         return captures, (journal_paths, journal_folders), self._journal.sequence - 1, unsynced, doomed
 
     def _start(self) -> None:

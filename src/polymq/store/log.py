@@ -12,22 +12,16 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
+from polymq.errors import CorruptRecord, Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.store.chain import Chain
 from polymq.store.entries import Checkpoint, encode_checkpoint
 from polymq.store.index import SparseIndex
 from polymq.store.lookup import batches_from, first_offset_at
 from polymq.store.reader import Reader
-from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, partition_folder, segment_path
+from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, look_at_active, partition_folder, segment_path
 from polymq.store.retention import chained, droppable, forget, learn, seal_segment, survey
-from polymq.store.segment import (
-    MAGIC_LOG,
-    SEGMENT_HEADER_SIZE_BYTES,
-    Segment,
-    check_segment_header,
-    parse_segment_header,
-)
+from polymq.store.segment import MAGIC_LOG, SEGMENT_HEADER_SIZE_BYTES, Segment
 from polymq.store.ticket import Ticket
 from polymq.store.workers import Lane
 from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, BatchHeader, encode_bodies, encode_message, seal
@@ -67,6 +61,7 @@ class Log:
         "_dirty",
         "_dropped_before_capture",
         "_dropped_size_bytes",
+        "_full",
         "_index",
         "_journal",
         "_listed",
@@ -133,6 +128,8 @@ class Log:
         self._index: SparseIndex | None = None
         self._buffer: bytearray | None = None
         self._staged = 0
+        # Segments that became full in this turn, with what is staged for them: (segment, buffer, bytes, end offset).
+        self._full: list[tuple[Segment, bytearray | None, int, int]] = []
         self._room = 0
         self._target = volume.settings.batch_size_bytes_target
         self._batch_origin = _NONE
@@ -264,13 +261,7 @@ class Log:
         if self._buffer is None:
             self._wake(need, now_ns)
         elif self._staged + need > self._room:
-            if not self._write():
-                raise StoreFailed(self.failed)
-            active = self.chain.active
-            assert active is not None
-            self._room = active.size_bytes - active.used
-            if need > self._room:
-                self._roll(need, now_ns)
+            self._roll(need, now_ns)
         if self._ticket is None:
             self._ticket = Ticket()
             self._touched.append(self)
@@ -301,28 +292,16 @@ class Log:
     def _look_at_active(self, active: Segment) -> None:
         """Make sure, before the first append of this life, that the last segment is the one that was left."""
         try:
-            file = self._volume.file(active)
-            size = file.size()
-            data = file.pread(SEGMENT_HEADER_SIZE_BYTES, 0)
-        except OSError as error:
-            self.fence(f"{active.path}: {error.strerror or error}")
+            active.created_ns, active.size_bytes = look_at_active(self._volume.file(active), self.number, active)
+        except (OSError, CorruptRecord) as error:
+            self.fence(str(error))
             raise StoreFailed(self.failed) from error
-        wrong = check_segment_header(data, MAGIC_LOG, self.number, active.base_offset)
-        if wrong is None and parse_segment_header(data).segment_id != active.segment_id:
-            wrong = "it is another segment of the same name"
-        if wrong is None and size < active.used:
-            wrong = f"the file has {size} bytes, {active.used} were written"
-        if wrong is not None:
-            self.fence(f"{active.path}: {wrong}")
-            raise StoreFailed(self.failed)
-        active.created_ns = parse_segment_header(data).created_ns
-        active.size_bytes = size
         active.known = True
         active.index = self._index = SparseIndex(self._volume.settings.index_interval_bytes, active.used)
         self.chain.attach(active)
 
     def _roll(self, need: int, now_ns: int) -> None:
-        """Begin a new segment; what was staged has been written. Raises StoreFull, StoreFailed."""
+        """Begin a new segment. What is staged for the one before waits for the commit. Raises StoreFull, StoreFailed."""
         previous = self.chain.active
         try:
             segment = self.chain.roll(self.end, room_bytes=need, now_ns=max(now_ns, self._base_time_ns), epoch=self.epoch)
@@ -332,14 +311,17 @@ class Log:
         if segment is not previous:
             self.size_bytes += segment.used
             if previous is not None:
-                self._finish(previous)
+                self._full.append((previous, self._buffer, self._staged, self.end))
+                self._staged = 0
+                if self._buffer is not None:
+                    self._buffer = self._volume.take_buffer()
         segment.index = self._index = SparseIndex(self._volume.settings.index_interval_bytes)
         self._room = segment.size_bytes - segment.used
         self._mark_dirty()
 
-    def _finish(self, segment: Segment) -> None:
+    def _finish(self, segment: Segment, end: int) -> None:
         """Have a segment that is full cut to what it holds and its index written, in the worker."""
-        segment.end_offset = self.end
+        segment.end_offset = end
         segment.size_bytes = segment.used
         self.sealed_size_bytes += segment.used
         index = segment.index
@@ -347,7 +329,7 @@ class Log:
         files, path, used = self._volume.files, segment.path, segment.used
         data = b""
         if index.complete_from == SEGMENT_HEADER_SIZE_BYTES:
-            data = index.encode(segment_id=segment.segment_id, base_offset=segment.base_offset, end_offset=segment.end_offset, used=used)
+            data = index.encode(segment_id=segment.segment_id, base_offset=segment.base_offset, end_offset=end, used=used)
         self._volume.worker.submit(lambda: seal_segment(files, path, used, data), lambda _: None, lane=Lane.PREPARE)
 
     def _seal(self, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1) -> None:
@@ -381,44 +363,52 @@ class Log:
         seal(buffer, at, self._staged, header)
         self._index.add(self._batch_base, active.used + at, self._base_time_ns)
 
-    def _write(self) -> bool:
-        """Write what is staged to the active segment; tell whether that went well, else the partition is fenced."""
-        size = self._staged
-        if not size:
-            return True
-        active = self.chain.active
-        buffer = self._buffer
-        assert active is not None
-        assert buffer is not None
+    def _write(self, segment: Segment, buffer: bytearray, size: int, end: int) -> bool:
+        """Write `size` staged bytes, up to record `end`; tell whether that went well, else the partition is fenced."""
         view = memoryview(buffer)[:size]
         try:
-            (active.file or self._volume.file(active)).pwrite(view, active.used)
+            (segment.file or self._volume.file(segment)).pwrite(view, segment.used)
         except OSError as error:
             # The view lives on in the traceback, so this buffer cannot grow again.
             self._buffer = None
             self.fence(f"partition {self.number} cannot be written: {error.strerror or error}")
             return False
-        self._staged = 0
-        active.touched = True
-        self.chain.wrote(active, size)
+        segment.touched = True
+        self.chain.wrote(segment, size)
         self.size_bytes += size
-        self._written_end = active.end_offset = self.end
+        self._written_end = segment.end_offset = end
         self._committer.unsynced_bytes += size
         return True
+
+    def _write_full(self) -> None:
+        """Write what is staged for segments that became full in this turn, oldest first."""
+        while self._full and not self.failed:
+            segment, buffer, size, end = self._full[0]
+            if buffer is not None and size:
+                if not self._write(segment, buffer, size, end):
+                    return
+                # The room behind it was given back when the next segment was begun.
+                self._volume.reserved_bytes += size
+                self._volume.give_buffer(buffer)
+            del self._full[0]
+            self._finish(segment, end)
 
     def flush(self) -> None:
         """Write this turn's batches and settle its ticket. Never raises: what fails, fails the ticket."""
         ticket, self._ticket = self._ticket, None
         assert ticket is not None
-        if not self.failed:
-            if self._batch_origin != _NONE:
-                self._seal()
-            self._write()
+        if self._batch_origin != _NONE:
+            self._seal()
+        if self._full:
+            self._write_full()
+        active = self.chain.active
+        if self._staged and active is not None and self._buffer is not None:
+            self._write(active, self._buffer, self._staged, self.end)
+            self._staged = 0
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             self._volume.give_buffer(buffer)
         if self.failed:
-            self._staged = 0
             ticket.fail(self.failed)
             return
         self._mark_dirty()
@@ -436,6 +426,7 @@ class Log:
             self.failed = reason
         self._batch_origin = _NONE
         self._staged = 0
+        self._full.clear()
         self.end = self._written_end
         tickets, self._sync_tickets = self._sync_tickets, []
         for ticket in tickets:
@@ -452,14 +443,14 @@ class Log:
 
     def point(self) -> Checkpoint:
         """Describe the partition as it is written now."""
-        active = self.chain.active
+        last = self._full[0][0] if self._full else self.chain.active
         return Checkpoint(
             self.number,
             self.start,
             self._written_end,
-            -1 if active is None else active.base_offset,
-            0 if active is None else active.segment_id,
-            0 if active is None else active.used,
+            -1 if last is None else last.base_offset,
+            0 if last is None else last.segment_id,
+            0 if last is None else last.used,
             self._base_time_ns,
             self.sealed_size_bytes,
             tuple(self.epochs),

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from polymq.errors import CorruptRecord
 from polymq.store.runs import Walk, scan
 from polymq.store.segment import (
     MAGIC_LOG,
@@ -23,8 +24,18 @@ from polymq.store.segment import (
 if TYPE_CHECKING:
     from polymq.store.entries import Checkpoint
     from polymq.store.files import File, Files
+    from polymq.store.segment import Segment
 
-__all__ = ["PARTITIONS_FOLDER", "SEGMENT_SUFFIX", "RecoveredLog", "log_segments", "partition_folder", "recover_log", "segment_path"]
+__all__ = [
+    "PARTITIONS_FOLDER",
+    "SEGMENT_SUFFIX",
+    "RecoveredLog",
+    "log_segments",
+    "look_at_active",
+    "partition_folder",
+    "recover_log",
+    "segment_path",
+]
 
 PARTITIONS_FOLDER: Final = "partitions"
 SEGMENT_SUFFIX: Final = ".seg"
@@ -157,6 +168,20 @@ class _Recovery:
             file.allocate(size)
             file.sync()
         return not cut
+
+
+def look_at_active(file: File, number: int, segment: Segment) -> tuple[int, int]:
+    """Make sure that an open file is the segment that a checkpoint speaks of: (created, size). Raises OSError, CorruptRecord."""
+    data = file.pread(SEGMENT_HEADER_SIZE_BYTES, 0)
+    size = file.size()
+    wrong = check_segment_header(data, MAGIC_LOG, number, segment.base_offset)
+    if wrong is None and parse_segment_header(data).segment_id != segment.segment_id:
+        wrong = "another segment of the same name"
+    if wrong is None and size < segment.used:
+        wrong = f"{size} bytes"
+    if wrong is not None:
+        raise CorruptRecord(segment.path, position=0, expected=f"the last segment with {segment.used} bytes", found=wrong)
+    return parse_segment_header(data).created_ns, size
 
 
 def _zeros(file: File, position: int, size: int) -> bool:

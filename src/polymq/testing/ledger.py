@@ -26,19 +26,6 @@ __all__ = ["Ledger"]
 
 
 @dataclass(slots=True)
-class _Doubt:
-    """Promises about `topic` (None: everything) made from `from_ns` on were not synced and never will be."""
-
-    topic: str | None
-    from_ns: int
-    until_ns: int | None = None
-
-    def covers(self, topic: str | None, at_ns: int) -> bool:
-        """Whether a promise of that moment is among them; None stands for what the journal holds."""
-        return (topic is None or self.topic in (None, topic)) and self.from_ns < at_ns and (self.until_ns is None or at_ns <= self.until_ns)
-
-
-@dataclass(slots=True)
 class Ledger:
     """Every promise of one run.
 
@@ -59,7 +46,8 @@ class Ledger:
     _lives: list[tuple[int, int]] = field(default_factory=list)  # (start, end) of those that are over
     _started_ns: int = 0
     _synced_ns: int = 0  # everything up to then is on the disk
-    _doubts: list[_Doubt] = field(default_factory=list)
+    _unsynced: set[str | None] = field(default_factory=set)  # topics with a failed sync or write; None: the journal
+    _damaged: set[str | None] = field(default_factory=set)  # those that then lost power
 
     # What clients do.
 
@@ -320,8 +308,6 @@ class Ledger:
         now_ns = self.clock.monotonic_ns()
         for connection in list(self._connections):
             self.ended(connection)
-        for doubt in self._doubts:
-            doubt.until_ns = doubt.until_ns or now_ns
         self._lives.append((self._started_ns, now_ns))
         if clean:
             self._lives.clear()
@@ -330,37 +316,51 @@ class Ledger:
 
     def power_lost(self) -> None:
         """The power failed, after `stopped`: promises that were not synced are forgiven."""
+        self._damaged |= self._unsynced
         until_ns = self._synced_until_ns()
-        now_ns = self._lives[-1][1] if self._lives else self._synced_ns
         for publication in self.publications.values():
             self._forgive_publication(publication, until_ns)
+        if self.damaged:
+            until_ns = -1
         for channel in self.channels.values():
-            if self._in_doubt(None, channel.confirmed_ns, until_ns):
+            if channel.confirmed_ns is not None and channel.confirmed_ns > until_ns:
                 channel.confirmed_ns = None
             for share in channel.shares.values():
-                if self._in_doubt(None, share.finished_ns, until_ns):
+                if share.finished_ns is not None and share.finished_ns > until_ns:
                     share.finished_ns = None
                     share.maybe_finished = True
-                if self._in_doubt(None, share.requeued_ns, until_ns):
+                if share.requeued_ns > until_ns:
                     share.requeue_due_wall_ns = 0
+        self._synced_ns = self._lives[-1][1] if self._lives else self._synced_ns
         self._lives.clear()  # what is left is on the disk
-        self._synced_ns = now_ns
 
     def _forgive_publication(self, publication: Publication, until_ns: int) -> None:
-        released = publication.id is not None and not self._in_doubt(publication.topic, publication.id_seen_ns, until_ns)
+        damaged = None in self._damaged or publication.topic in self._damaged
+        if damaged:
+            until_ns = -1
+        released = publication.id is not None and publication.id_seen_ns <= until_ns
         if publication.due_wall_ns and not released:
             publication.repeatable = True
-        if publication.sync and not any(doubt.topic in (None, publication.topic) for doubt in self._doubts):
+        if publication.sync and not damaged:
             return
-        if self._in_doubt(publication.topic, publication.promised_ns, until_ns):
+        if publication.promised_ns is not None and publication.promised_ns > until_ns:
             publication.promised_ns = None
-        if publication.id is not None and self._in_doubt(publication.topic, publication.id_seen_ns, until_ns):
+        if publication.id is not None and publication.id_seen_ns > until_ns:
             self._serials_by_id.pop(publication.id, None)
             publication.id = None
 
     def failed(self, topic: str | None) -> None:
-        """A sync or write failed: what was promised since the last good sync is as safe as it was, no safer."""
-        self._doubts.append(_Doubt(topic, self.clock.monotonic_ns() - self._window_ns))
+        """A sync or write failed (None: of the journal, or of nobody knows which topic)."""
+        self._unsynced.add(topic)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether a disk that failed to sync has lost power since: anything may then be missing from it.
+
+        The kernel takes pages that it failed to write for clean. No later sync covers them, so what is written
+        behind them, in later lives too, may become unreachable, and a broker that finds it so is right to say so.
+        """
+        return bool(self._damaged)
 
     @property
     def _window_ns(self) -> int:
@@ -375,12 +375,6 @@ class Ledger:
             # A process that ran for less may have found the work of the one before it unsynced.
             left_ns = max(self._window_ns, left_ns - (end_ns - start_ns))
         return self._lives[0][0] if self._lives else self._synced_ns
-
-    def _in_doubt(self, topic: str | None, at_ns: int | None, synced_until_ns: int) -> bool:
-        """Whether what happened at a moment may be undone by a power loss."""
-        if at_ns is None:
-            return False
-        return at_ns > synced_until_ns or any(doubt.covers(topic, at_ns) for doubt in self._doubts)
 
     # What is left at the end.
 

@@ -170,6 +170,8 @@ class BrokerProcess:
             if offset >= log.readable:
                 return records
             view = log.batches(offset, _READ_SIZE_BYTES)
+            if not view and log.failed:
+                return records  # what is damaged is fenced when it is read; health() says so
             if not view:
                 self._clock.advance(_TURN_NS_MAX)
                 self.worker.run()

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from polymq import limits
+from tests.unit.gateways.nsq.http_world import parse
 
 from .door_world import DoorWorld, offsets_and_bodies
 
@@ -163,6 +164,18 @@ def test_large_answers_come_in_chunks_as_the_output_drains(large: DoorWorld) -> 
     assert max(steps) <= limits.HTTP_CHUNK_SIZE_BYTES_MAX + 16
     assert len(steps) >= 9
     assert not wire.paused
+
+
+def test_batches_larger_than_a_chunk_are_sent_in_several() -> None:
+    world = DoorWorld()
+    world.publish("t", b"a" * 1_000_000, b"b" * 1_000_000)
+    world.turn()
+    wire = world.wire("/v1/topics/t/0/records?offset=0&max_bytes=1")
+    assert len(wire.output) < limits.HTTP_CHUNK_SIZE_BYTES_MAX + 1000
+    wire.drain()
+    assert wire.log.count("WantWritable") == 8
+    assert world.log().asked == 1
+    assert [offset for offset, _ in offsets_and_bodies(parse(wire.output).body)] == [0, 1]
 
 
 def test_published_while_being_read_is_left_for_the_next_request(large: DoorWorld) -> None:

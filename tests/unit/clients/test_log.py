@@ -133,7 +133,8 @@ def test_an_answer_that_ends_too_early_is_not_taken(log: FakeLog, client: LogCli
 def test_a_broker_that_is_away_is_tried_until_the_time_is_over() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    now, pauses = [0.0], []
+    now = [0.0]
+    pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)

@@ -31,10 +31,11 @@ class World:
         self.settings = CoreSettings(partitions=partitions)
         self.restart()
 
-    def restart(self) -> None:
-        """A new process on the same data folder."""
+    def restart(self, *, cut: bool = True) -> None:
+        """A new process on the same data folder; `cut`: what readers had not seen is gone."""
         for log in self.store.logs.values():
-            log.end = log.readable
+            if cut:
+                log.end = log.readable
         self.broker = Broker(cast("Store", self.store), self.clock, FakeRandom(), settings=self.settings)
         self.broker.start()
         self.session: Session = self.broker.session(ANONYMOUS)

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from polymq.errors import CorruptRecord
+from polymq.wire.tickets import TicketState
 
 from .conftest import SECOND_NS, World, inbox
 
@@ -136,6 +137,60 @@ def test_release_that_finds_no_room_is_tried_again(single: World) -> None:
     again = single.consume("t", "g", 5)
     single.wait(1)
     assert sorted(inbox(again).bodies) == [b"between", b"later"]
+
+
+def release_that_fails(world: World, *, arrives: bool) -> None:
+    """Publish one deferred message and have its append fail, on the disk or not; then take a snapshot and start anew."""
+    world.publish("t", b"later", delay_ns=SECOND_NS)
+    world.turn()
+    world.clock.now_ns += SECOND_NS
+    world.broker.tick()
+    log = world.store.logs[0]
+    assert log.ticket is not None
+    log.ticket.state, log.ticket, log.failed = TicketState.FAILED, None, "the disk is broken"
+    log.end = log.readable
+    world.broker.snapshot()
+    log.failed = ""
+    log.readable = log.end = int(arrives)
+    world.restart()
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_release_whose_append_failed_is_neither_lost_nor_doubled_by_a_snapshot(single: World, arrives: bool) -> None:
+    single.consume("t", "g", 0)
+    release_that_fails(single, arrives=arrives)
+    again = single.consume("t", "g", 5)
+    single.wait(1)
+    assert inbox(again).got == [(b"later", 1)]
+
+
+def test_release_that_arrived_is_forgotten(single: World) -> None:
+    single.consume("t", "g", 0)
+    single.publish("t", b"later", delay_ns=SECOND_NS)
+    single.wait(1)
+    single.broker.snapshot()
+    single.restart()
+    again = single.consume("t", "g", 5)
+    single.wait(1)
+    assert inbox(again).got == [(b"later", 1)]
+    assert single.view().scheduled == 0
+
+
+def test_what_becomes_readable_after_a_start_is_handed_out(single: World) -> None:
+    single.consume("t", "g", 0)
+    single.publish("t", b"unsynced")
+    single.turn()
+    log = single.store.logs[0]
+    log.readable = 0
+    single.restart(cut=False)
+    consumer = single.consume("t", "g", 5)
+    for _ in range(3):
+        single.broker.dispatch()
+    assert inbox(consumer).got == []
+    log.readable = 1
+    for delivery in single.broker.dispatch():
+        delivery.subscription.listener.take(delivery)  # type: ignore[attr-defined]
+    assert inbox(consumer).got == [(b"unsynced", 1)]
 
 
 def test_pauses_and_groups_survive(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import threading
@@ -68,9 +69,12 @@ class Running:
         async def bounded() -> None:
             await asyncio.wait_for(main(), 20)
 
-        asyncio.run(bounded())
-        self.poller.close()
-        self.wake_up.close()
+        try:
+            asyncio.run(bounded())
+        finally:
+            self.pump.abandon()
+            self.poller.close()
+            self.wake_up.close()
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: bytes) -> bytes:
@@ -243,3 +247,63 @@ def test_a_hung_up_connection_that_is_not_read_does_not_keep_the_loop_busy(tmp_p
         assert running.broker.calls.count("tick") - turns < 5
 
     running.run(story)
+
+
+def test_a_bug_in_a_turn_ends_the_run(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    async def story() -> None:
+        _, writer = await running.connect()
+        running.broker.on_tick = bug
+        writer.write(b"hello\n")
+        writer.close()
+
+    with pytest.raises(ZeroDivisionError):
+        running.run(story, stop=False)
+
+
+def test_a_connection_that_no_gateway_can_be_made_for_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = Running(tmp_path)
+
+    def bug(_peer: object) -> Gateway:
+        raise ZeroDivisionError
+
+    async def story() -> None:
+        monkeypatch.setattr(running.shell, "_listeners", [(running.shell._listeners[0][0], bug)])
+        running.shell._stop_watching_listeners()
+        running.shell._accept_again()
+        reader, writer = await running.connect()
+        assert await reader.read() == b""
+        writer.close()
+
+    running.run(story)
+    assert "could not be taken" in caplog.text
+
+
+def test_accepting_pauses_when_there_are_no_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("polymq.server.shell._ACCEPT_PAUSE_S", 0.001)
+    running = Running(tmp_path)
+    listener = running.shell._listeners[0][0]
+    accept, errors = listener.accept, [OSError(errno.EMFILE, "too many open files"), OSError(errno.ECONNABORTED, "gone")]
+
+    def failing() -> object:
+        if errors:
+            raise errors.pop(0)
+        return accept()
+
+    monkeypatch.setattr(listener, "accept", failing)
+
+    async def story() -> None:
+        reader, writer = await running.connect()
+        assert await ask(reader, writer, b"hello") == b"hello\n"
+        writer.close()
+
+    running.run(story)
+    assert "too many open files" in caplog.text

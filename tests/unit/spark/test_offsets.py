@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,17 +10,14 @@ from polymq.clients.log import PartitionInfo, TopicInfo
 from polymq.spark import offsets
 from polymq.spark.offsets import Place, Position, Range
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 PLACE = Place("orders", 0)
 ranges = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 60)), min_size=1, max_size=6).map(
     lambda pairs: [Range(Place("t", index), start, start + count, 3) for index, (start, count) in enumerate(pairs)]
 )
 
 
-def info(*, number: int = 4, epochs: Sequence[tuple[int, int]] = ((1, 0), (2, 50)), start: int = 0, readable: int = 100) -> PartitionInfo:
-    return PartitionInfo(0, number, epochs[-1][0], tuple(epochs), start, readable, readable)
+def info(*, number: int = 4, epochs: tuple[tuple[int, int], ...] = ((1, 0), (2, 50)), start: int = 0, readable: int = 100) -> PartitionInfo:
+    return PartitionInfo(0, number, epochs[-1][0], epochs, start, readable, readable)
 
 
 @given(

@@ -44,13 +44,9 @@ def stream(log: FakeLog, **options: Any) -> PolyMQStreamReader:
     return reader
 
 
-def batches(reader: DataSourceReader | DataSourceStreamReader, partition: Any) -> Iterator[Any]:
-    """Arrow batches, which PySpark's types do not know of here."""
-    yield from reader.read(partition)
-
-
 def read(reader: DataSourceReader | DataSourceStreamReader, partitions: Any) -> list[int]:
-    return [offset for partition in partitions for batch in batches(reader, partition) for offset in batch["offset"].to_pylist()]
+    batches: list[Any] = [batch for partition in partitions for batch in reader.read(partition)]
+    return [offset for batch in batches for offset in batch["offset"].to_pylist()]
 
 
 def test_spark_finds_the_source_by_its_package() -> None:

@@ -93,3 +93,20 @@ def test_removing_takes_whole_folders_and_what_is_not_there() -> None:
     files.open("c", create=True)
     remove_paths(files, ["a/", "c", "d", "e/"])
     assert not any(files.exists(name) for name in ("a", "c"))
+
+
+def test_files_stay_while_the_journal_cannot_say_that_they_are_forgotten() -> None:
+    harness = Harness()
+    store = harness.open()
+    harness.publish(store.create_log(1, sync=False), bodies(0, 5))
+    harness.settle()
+    store.delete_log(1)
+    store.journal.append(b"\x40" + bytes(100_000))
+    harness.files.capacity_bytes = 0
+    for _ in range(4):
+        harness.turn()
+    assert store.journal.blocked
+    assert harness.files.exists("partitions/0000001")
+    harness.files.capacity_bytes = 1 << 30
+    harness.settle()
+    assert not harness.files.exists("partitions/0000001")

@@ -187,3 +187,53 @@ def test_a_batch_without_messages_leaves_nothing() -> None:
     harness.turn()
     harness.publish(log, [b"a"])
     assert [header.count for header in headers(harness)] == [1]
+
+
+def test_nothing_of_a_turn_is_written_before_its_commit_however_many_segments_it_fills() -> None:
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.publish(log, bodies(0, 2))
+    log.append(MessageBatch.of(bodies(2, 2)), now_ns=1, origin=1)
+    ticket = log.append(MessageBatch.of(bodies(4, 500, 60)), now_ns=1, origin=1)
+    log.append(MessageBatch.of(bodies(504, 500, 60)), now_ns=1, origin=1)
+    assert len(log.chain.segments) > 2
+    assert log.point().end == 2
+    harness.crash()
+    log = harness.open().open_log(1, sync=False)
+    assert (log.end, log.failed, ticket.state) == (2, "", TicketState.PENDING)
+    for count in (2, 500, 500):
+        log.append(MessageBatch.of(bodies(log.end, count, 60)), now_ns=1, origin=1)
+    harness.turn()
+    assert log.readable == 1004
+    assert read_all(harness, log) == bodies(0, 2) + bodies(2, 1002, 60)
+    assert log.size_bytes == sum(row.used_bytes for row in inspect.segments(harness.files, 1))
+    reserved = harness.store._volume.reserved_bytes
+    assert reserved == sum(
+        chain.active.size_bytes - chain.active.used + chain._next_size_bytes
+        for chain in (log.chain, harness.store.journal.chain)
+        if chain.active
+    )
+
+
+def test_a_sync_while_a_full_segment_waits_to_be_written_makes_no_false_checkpoint() -> None:
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.publish(log, bodies(0, 2))
+    while not store.journal.blocked:
+        harness.files.capacity_bytes = 0
+        store.journal.append(b"\x40" + bytes(200))
+        harness.files.capacity_bytes = 1 << 30
+        log.append(MessageBatch.of(bodies(log.end, 60, 60)), now_ns=1, origin=1)
+        harness.files.capacity_bytes = 0
+        harness.turn()
+    assert log.readable < log.end
+    for _ in range(4):
+        harness.turn()
+    harness.crash(power_loss=True)
+    harness.boot += 1
+    harness.files.capacity_bytes = 1 << 30
+    log = harness.open().open_log(1, sync=False)
+    assert not log.failed
+    assert read_all(harness, log) == (bodies(0, 2) + [body for first in range(2, 6000, 60) for body in bodies(first, 60, 60)])[: log.end]

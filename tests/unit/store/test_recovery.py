@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from polymq.store.recovery import log_segments, partition_folder, recover_log, segment_path
 from polymq.testing.disk import FakeFiles
+from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies
 
 if TYPE_CHECKING:
@@ -87,3 +88,25 @@ def test_the_first_segment_missing_is_damage() -> None:
     found = recover_log(files, 1, point, same_boot=True)
     assert found.failed == "segment 0 is missing"
     assert recover_log(FakeFiles(), 1, point, same_boot=True).failed
+
+
+def test_what_was_removed_is_gone_for_good_before_anything_is_written() -> None:
+    files, point = filled()
+    files.open(segment_path(1, 999), create=True)
+    seen: list[str] = []
+    files.watch(lambda kind, path: seen.append(f"{kind} {path}"))
+    recover_log(files, 1, point, same_boot=True)
+    assert seen[-2:] == [f"remove {segment_path(1, 999)}", "sync_folder partitions/0000001"]
+
+
+def test_readers_do_not_see_what_only_the_page_cache_has_kept() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=True)
+    harness.publish(log, bodies(0, 3))
+    harness.settle()
+    log.append(MessageBatch.of(bodies(3, 2)), now_ns=1, origin=1)
+    harness.store.commit()
+    log = harness.restart(sync=True)
+    assert (log.end, log.readable) == (5, 3)
+    harness.settle()
+    assert log.readable == 5

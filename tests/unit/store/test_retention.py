@@ -110,3 +110,18 @@ def test_a_segment_that_cannot_be_looked_at_fences() -> None:
     log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=0)
     harness.store.poll()
     assert "header" in log.failed
+
+
+def test_a_sync_that_began_before_does_not_bring_the_old_start_back() -> None:
+    harness = filled()
+    log = harness.store._logs[1]
+    harness.publish(log, bodies(300, 1, 100))
+    captured = log.capture()[2]
+    log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=0)
+    start = log.start
+    assert captured.start == 0 < start
+    assert log.synced(captured)
+    assert log.synced_point is not None
+    assert log.synced_point.start == start
+    assert log.synced_point.end == 301
+    assert log.synced_point.sealed_size_bytes == log.sealed_size_bytes

@@ -221,20 +221,29 @@ def test_after_a_clean_stop_nothing_is_unsynced() -> None:
     assert stage.owed() == [0]
 
 
-def test_a_failed_sync_leaves_what_it_should_have_covered_in_doubt() -> None:
+def test_a_failed_sync_and_a_power_loss_excuse_everything_of_the_topic() -> None:
     stage = Stage()
     stage.consumer()
     stage.publish(0)
     stage.clock.advance(2 * SECOND)
-    stage.publish(1)
     stage.ledger.failed("t")
-    stage.clock.advance(2 * SECOND)
     stage.kill()
-    stage.clock.advance(5 * SECOND)
-    stage.publish(2)
+    assert stage.owed() == [0]
+    stage.publish(1)
     stage.clock.advance(5 * SECOND)
     stage.lose_power()
-    assert stage.owed() == [0, 2]
+    assert stage.owed() == []
+    assert stage.ledger.damaged
+
+
+def test_a_failed_sync_of_one_topic_excuses_nothing_of_another() -> None:
+    stage = Stage()
+    stage.consumer()
+    stage.publish(0)
+    stage.clock.advance(2 * SECOND)
+    stage.ledger.failed("other")
+    stage.lose_power()
+    assert stage.owed() == [0]
 
 
 def test_two_consumers_may_not_hold_one_message() -> None:

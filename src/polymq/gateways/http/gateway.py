@@ -138,11 +138,12 @@ class HttpGateway(BaseGateway, Generic[Context]):
     def _failure(self, request: Request, response: Response) -> Callable[[str], bytes]:
         """Make what is sent instead if the commit fails; it may not hold on to the request's body."""
         assert response.failure is not None
-        bare, make = replace(request, body_view=_NOTHING), response.failure
+        make, method, version_minor = response.failure, request.method, request.version_minor
 
         def failed(reason: str) -> bytes:
             answer = replace(make(reason), close=True)
             assert isinstance(answer.body, bytes)
+            bare = Request(method, "", version_minor=version_minor)
             return encode.encode(bare, answer, answer.body, wall_ns=self._clock.wall_ns())[0]
 
         return failed

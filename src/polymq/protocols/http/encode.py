@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -55,26 +56,39 @@ def framing(request: Request, response: Response, size_bytes: int | None) -> Fra
 
 def date(wall_ns: int) -> str:
     """Write a time as HTTP does."""
-    return formatdate(wall_ns // _NS_PER_SECOND, usegmt=True)
+    return _date(wall_ns // _NS_PER_SECOND).decode("ascii")
+
+
+@lru_cache(maxsize=2)
+def _date(seconds: int) -> bytes:
+    return formatdate(seconds, usegmt=True).encode("ascii")
+
+
+@lru_cache(maxsize=256)
+def _fixed(status: int, version_minor: int, headers: tuple[tuple[str, str], ...]) -> tuple[bytes, bool, bool]:
+    """Write what does not vary, up to `Date: `; also whether there is a type, and a Connection header, already."""
+    own = sorted((_canonical(name), value) for name, value in headers)
+    lines = [f"HTTP/1.{min(version_minor, 1)} {status} {_PHRASES.get(status, '')}", *(f"{name}: {value}" for name, value in own), "Date: "]
+    names = [name for name, _ in own]
+    return "\r\n".join(lines).encode("utf-8"), "Content-Type" in names, "Connection" in names
 
 
 def head(request: Request, response: Response, how: Framing, *, wall_ns: int) -> bytes:
     """Write the status line and the headers."""
-    lines = [f"HTTP/1.{min(request.version_minor, 1)} {response.status} {_PHRASES.get(response.status, '')}"]
-    own = sorted((_canonical(name), value) for name, value in response.headers)
-    lines += [f"{name}: {value}" for name, value in own]
-    lines.append(f"Date: {date(wall_ns)}")
+    fixed, has_type, has_connection = _fixed(response.status, request.version_minor, response.headers)
+    parts = [fixed, _date(wall_ns // _NS_PER_SECOND)]
     if how.size_bytes is not None:
-        lines.append(f"Content-Length: {how.size_bytes}")
-    if how.size_bytes != 0 and not any(name == "Content-Type" for name, _ in own):
-        lines.append("Content-Type: text/plain; charset=utf-8")
-    if not how.keep_alive and request.version_minor > 0 and not any(name == "Connection" for name, _ in own):
-        lines.append("Connection: close")
+        parts.append(b"\r\nContent-Length: %d" % how.size_bytes)
+    if how.size_bytes != 0 and not has_type:
+        parts.append(b"\r\nContent-Type: text/plain; charset=utf-8")
+    if not how.keep_alive and request.version_minor > 0 and not has_connection:
+        parts.append(b"\r\nConnection: close")
     if how.keep_alive and request.version_minor == 0:
-        lines.append("Connection: keep-alive")
+        parts.append(b"\r\nConnection: keep-alive")
     if how.chunked:
-        lines.append("Transfer-Encoding: chunked")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
+        parts.append(b"\r\nTransfer-Encoding: chunked")
+    parts.append(b"\r\n\r\n")
+    return b"".join(parts)
 
 
 def encode(request: Request, response: Response, body: bytes, *, wall_ns: int) -> tuple[bytes, bool]:

@@ -63,5 +63,6 @@ def test_carriers_are_summed_up_for_the_report() -> None:
     )
     rare = table(carrier="B6", flights=2, cancelled=2, delay_mean=None, delay_p95=None)
     rows = report.carriers(pd.concat([cells, rare.astype({"delay_mean": float, "delay_p95": float})]))
-    assert rows[0] == ("AA", 500, 100, pytest.approx(2.5), 6, 9.0)
+    assert rows[0][:3] + rows[0][4:] == ("AA", 500, 100, 6, 9.0)
+    assert rows[0][3] == pytest.approx(2.5)
     assert rows[1][:4] == ("B6", 2, 2, 0.0)

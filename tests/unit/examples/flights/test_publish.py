@@ -38,17 +38,37 @@ class Time:
         self.now += seconds
 
 
+def opened(per_second: float, time: Time) -> Pace:
+    pace = Pace(per_second, time.read, time.sleep)
+    pace.open()
+    return pace
+
+
+def test_after_the_head_start_everybody_waits() -> None:
+    async def play() -> list[bool]:
+        time = Time()
+        pace = Pace(10, time.read, time.sleep, head_start=10)
+        turns = [asyncio.create_task(pace.turn(5)) for _ in range(3)]
+        await asyncio.sleep(0)
+        before = [turn.done() for turn in turns]
+        pace.open()
+        await asyncio.gather(*turns)
+        return before
+
+    assert asyncio.run(play()) == [True, True, False]
+
+
 def test_a_batch_without_an_answer_is_published_again() -> None:
     producer, state, time = FakeProducer({1, 2}), Published(), Time()
     work = deque([[b"a", b"b"], [b"c"], [b"d"]])
-    asyncio.run(publish(producer, work, Pace(1000, time.read, time.sleep), state))
+    asyncio.run(publish(producer, work, opened(1000, time), state))
     assert producer.taken == [[b"a", b"b"], [b"c"], [b"c"], [b"c"], [b"d"]]
     assert (state.acknowledged, state.repeated) == (4, 2)
 
 
 def test_the_pace_is_kept_and_lost_time_is_not_made_up_for() -> None:
     time = Time()
-    pace = Pace(10, time.read, time.sleep)
+    pace = opened(10, time)
 
     async def turns() -> list[float]:
         moments = []
