@@ -336,6 +336,8 @@ class Ledger:
             if channel.confirmed_ns is not None and channel.confirmed_ns > until_ns:
                 channel.confirmed_ns = None
             for share in channel.shares.values():
+                # A channel that is made anew may begin behind what the one before it was given.
+                share.maybe_finished = share.maybe_finished or channel.confirmed_ns is None
                 if share.finished_ns is not None and share.finished_ns > until_ns:
                     share.finished_ns = None
                     share.maybe_finished = True
