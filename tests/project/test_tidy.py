@@ -38,6 +38,16 @@ UNTESTED = {
     "polymq.gateways.effects": "data only; carried out in tests/unit/server/test_pump.py",
     "polymq.gateways.nsq.refusals": "covered by tests/unit/gateways/nsq/test_tcp.py",
     "polymq.server.ports": "protocols only",
+    "polymq.testing.clients": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.faults": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.nsq_wire": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.options": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.process": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.promises": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.sectors": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.simulate": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.trace": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.world": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.wire.tickets": "one enumeration",
 }
 

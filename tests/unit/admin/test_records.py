@@ -8,7 +8,6 @@ import json
 import pytest
 
 from polymq import limits
-
 from tests.unit.gateways.nsq.http_world import parse
 
 from .door_world import DoorWorld, offsets_and_bodies
