@@ -100,6 +100,7 @@ class FakeLog:
         self.sync = sync
         self.epoch = 1
         self.epochs = [(1, 0)]
+        self.durable = 0
         self.start = self.end = self.readable = 0
         self.failed = ""
         self.size_bytes = 0
