@@ -86,7 +86,9 @@ fuzz: setup ## the decoders, built with bounds checks, against random and damage
 
 .PHONY: coverage
 coverage: setup ## unit tests with branch coverage, uncompiled (compiled modules cannot be measured)
+	@$(PYTHON_ENV)/coverage erase
 	@POLYMQ_PURE=1 $(PYTHON_ENV)/coverage run -m pytest tests/unit $(ARGS)
+	@$(PYTHON_ENV)/coverage combine --quiet
 	@$(PYTHON_ENV)/coverage report
 
 .PHONY: example
@@ -95,5 +97,5 @@ example: setup ## write polymq.example.toml again
 
 .PHONY: clean
 clean: ## remove what was built; data and .venv stay
-	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage*
 	@find src -name '*.so' -delete -o -name '_build_mode.txt' -delete

@@ -50,7 +50,7 @@ def draw(timeline: Timeline, gold: pd.DataFrame, path: Path, *, total: int) -> N
         left.axvspan(timeline.killed, timeline.back, color="crimson", alpha=0.2, label="broker killed and gone")
     left.set(title=f"{total:,} flights through the broker", xlabel="seconds", ylabel="flights")
     left.yaxis.set_major_formatter("{x:,.0f}")
-    left.legend(loc="upper left")
+    left.legend(loc="lower right")
     left.grid(alpha=0.3)
 
     cells = gold.pivot_table(index="carrier", columns="hour", values="delay_p95", dropna=False)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+# The first test pays for the start of Spark and of its Python workers.
+pytestmark = pytest.mark.timeout(300)
+
+
 def fill(log: FakeLog, topic: str, counts: list[int], per_batch: int = 10) -> None:
     """Append `counts[i]` messages to partition i."""
     for index, count in enumerate(counts):

@@ -87,12 +87,12 @@ async def pour(
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="the topic")],
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", show_default=False, help="the channel; its consumers share the messages")],
-    count: Annotated[int | None, typer.Option(min=1, show_default=False, help="stop after this many messages")] = None,
+    count: Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False, help="stop after this many messages")] = None,
     idle: Annotated[
         str | None, typer.Option(metavar="TIME", show_default=False, help="stop when nothing has come for this long, such as 5s")
     ] = None,
     form: Annotated[Form, typer.Option("--format", help="a line each, JSON, or the bare body")] = Form.LINE,
-    in_flight: Annotated[int, typer.Option(min=1, max=1_000_000, help="messages that this consumer holds at most")] = 200,
+    in_flight: Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help="messages that this consumer holds at most")] = 200,
     nsq: Annotated[
         str | None, typer.Option(metavar="ADDRESS", show_default=False, help="the broker (default: as configured, 127.0.0.1:4150)")
     ] = None,

@@ -141,12 +141,12 @@ def open_folder(path: Path) -> Files:
 @app.command(epilog=EXAMPLES)
 def inspect(
     data: Annotated[Path, typer.Argument(metavar="DATA", show_default=False, help="the data folder")],
-    partition: Annotated[int | None, typer.Option(min=0, show_default=False, help="only the partition of this number")] = None,
+    partition: Annotated[int | None, typer.Option(metavar="N", min=0, show_default=False, help="only the partition of this number")] = None,
     batches: Annotated[bool, typer.Option("--batches", help="list batches")] = False,
     records: Annotated[bool, typer.Option("--records", help="list records")] = False,
     journal: Annotated[bool, typer.Option("--journal", help="list the journal's entries")] = False,
     offset: Annotated[int, typer.Option("--from", min=0, metavar="OFFSET", help="list records from here on")] = 0,
-    count: Annotated[int | None, typer.Option(min=1, show_default=False, help="list so many at most")] = None,
+    count: Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False, help="list so many at most")] = None,
     form: Annotated[Form, typer.Option("--format", help="how records are written: a line each, JSON, or the bare body")] = Form.LINE,
 ) -> None:
     """Show what lies in a data folder, and check it. Changes nothing."""

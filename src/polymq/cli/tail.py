@@ -115,13 +115,17 @@ def follow(client: LogClient, topic: str, offsets: dict[int, int], *, forever: b
 @app.command(epilog=EXAMPLES)
 def tail(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="the topic to read")],
-    last: Annotated[int, typer.Option("--last", "-n", min=0, help="begin this many messages before the end of each partition")] = 10,
+    last: Annotated[
+        int, typer.Option("--last", "-n", metavar="N", min=0, help="begin this many messages before the end of each partition")
+    ] = 10,
     origin: Annotated[
         str | None, typer.Option("--from", metavar="WHERE", show_default=False, help="begin at start, end, an offset, or so long ago (10m)")
     ] = None,
     forever: Annotated[bool, typer.Option("--follow", "-f", help="go on with new messages until Ctrl-C")] = False,
-    limit: Annotated[int | None, typer.Option("--count", min=1, show_default=False, help="stop after this many messages")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, show_default=False, help="only this partition")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--count", metavar="N", min=1, show_default=False, help="stop after this many messages")
+    ] = None,
+    partition: Annotated[int | None, typer.Option(metavar="N", min=0, show_default=False, help="only this partition")] = None,
     form: Annotated[Form, typer.Option("--format", help="a line each, JSON, or the bare body")] = Form.LINE,
     http: Annotated[
         str | None,

@@ -159,7 +159,7 @@ class LogClient:
         query = urlencode({"offset": offset, "end": end, "max_bytes": size_bytes_max, "wait_ms": wait_ms})
         path = f"/v1/topics/{quote(topic, safe='')}/{partition}/records?{query}"
         # The batch that takes the answer over the wanted size may be as large as batches get.
-        status, headers, body = self._get(path, size_bytes_max + limits.BATCH_SIZE_BYTES_MAX)
+        status, headers, body = self._get(path, size_bytes_max + limits.BATCH_SIZE_BYTES_MAX, wait_ms / 1000)
         if status != http.client.OK:
             raise _refusal(status, body)
         if headers.get_content_type() != _BATCHES_TYPE:
@@ -186,14 +186,14 @@ class LogClient:
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise RemoteProtocolError(f"the answer to {path.partition('?')[0]} is not what it should be") from error
 
-    def _get(self, path: str, size_bytes_max: int) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def _get(self, path: str, size_bytes_max: int, wait_seconds: float = 0.0) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Send one GET, again and again until it is answered or the time for that is over."""
         deadline = self._monotonic() + self._retry_seconds
         pause = _PAUSE_SECONDS_FIRST
         was_open = self._connection is not None
         while True:
             try:
-                return self._get_once(path, size_bytes_max)
+                return self._get_once(path, size_bytes_max, self._timeout_seconds + wait_seconds)
             except TransportError:
                 # A connection that was kept open may have died long ago: that says nothing about the broker.
                 if was_open:
@@ -204,17 +204,19 @@ class LogClient:
             self._sleep(pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
-    def _get_once(self, path: str, size_bytes_max: int) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def _get_once(self, path: str, size_bytes_max: int, timeout_seconds: float) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Send one GET and read its whole answer; the connection is closed on any failure."""
-        if self._connection is None:
+        # A connection that the broker has ended in order has no socket any more.
+        if self._connection is None or self._connection.sock is None:
             self._connection = self._connect()
         try:
+            self._connection.sock.settimeout(timeout_seconds)
             self._connection.request("GET", path)
             response = self._connection.getresponse()
             body = response.read(size_bytes_max + 1)
         except TimeoutError as error:
             self.close()
-            raise DeadlineExceeded(f"no answer from {self._host}:{self._port} within {self._timeout_seconds} s") from error
+            raise DeadlineExceeded(f"no answer from {self._host}:{self._port} within {timeout_seconds:g} s") from error
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise ConnectionLost(f"the connection to {self._host}:{self._port} ended: {error!r}") from error

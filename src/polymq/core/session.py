@@ -14,6 +14,7 @@ from polymq.core.group import GroupKind, Subscription
 from polymq.core.view_making import peer_unknown, producer_view, topic_view
 from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode
+from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from polymq.core.access import Principal
@@ -62,7 +63,7 @@ class Session:
 
     def publish(self, topic: str, batch: MessageBatch, *, origin: int, delay_ns: int = 0) -> Ticket:
         """Append a batch, whole or not at all; creates the topic. The ticket resolves when it is durable."""
-        if batch.size_bytes + batch.count * 64 > limits.BATCH_SIZE_BYTES_MAX:
+        if batch.size_bytes + batch.count * RECORD_OVERHEAD_BYTES + HEADER_SIZE_BYTES > limits.BATCH_SIZE_BYTES_MAX:
             raise Refusal(RefusalCode.BATCH_TOO_LARGE)
         target = self._targets.get(topic)
         if target is None or self._topics.get((target.namespace, topic)) is not target:

@@ -26,6 +26,7 @@ __all__ = ["NEVER_NS", "Client", "Consumer", "Publisher", "Surroundings"]
 NEVER_NS: Final = 1 << 62
 _MS: Final = 1_000_000
 _BUFFER: Final = bytearray(64 * 1024)
+_FATES: Final = 8
 _FORGED_ID: Final = b"f" * 16
 
 
@@ -199,7 +200,7 @@ class Publisher(Client):
 
 
 class Consumer(Client):
-    """Consumes one channel; `eager` ones settle everything at once and do nothing else."""
+    """Consumes one channel; `eager` ones settle everything as soon as they can and do nothing else."""
 
     def __init__(self, world: Surroundings, name: str, topic: str, channel: str, *, eager: bool = False) -> None:
         super().__init__(world, name)
@@ -256,7 +257,7 @@ class Consumer(Client):
         serial, message_id = int(message.body[:8]), int(message.id, 16)
         now_ns = self.world.clock.monotonic_ns()
         if self.eager:
-            self._settle(Verb.FINISH, serial, message_id)
+            self._settle_at_once(message, serial, message_id)
             return
         if self._chance(options.forget_percent):
             return
@@ -266,6 +267,12 @@ class Consumer(Client):
             at_ns += random.randrange(options.message_timeout_ms * _MS)
         verb = Verb.REQUEUE if self._chance(options.requeue_percent) else Verb.FINISH
         heapq.heappush(self._agenda, (at_ns, random.getrandbits(30), verb, serial, message_id))
+
+    def _settle_at_once(self, message: WireMessage, serial: int, message_id: int) -> None:
+        """Settle, but let some messages time out first, and give some back: both have to come again."""
+        fate = serial % _FATES if message.attempts == 1 else 0
+        if fate != 1:
+            self._settle(Verb.REQUEUE if fate == 2 else Verb.FINISH, serial, message_id)
 
     def _settle(self, verb: Verb, serial: int, message_id: int) -> None:
         world, random = self.world, self.world.random

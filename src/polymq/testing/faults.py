@@ -70,7 +70,8 @@ class Faults:
         if names[0] == "partitions" and names[1].isdigit():
             topic = world.ledger.topics_by_partition.get(int(names[1]))
         world.trace("%s of %s fails (topic %s)", kind, path, topic)
-        world.ledger.failed(topic)
+        alone = any(plan.name == topic and plan.partitions == 1 for plan in world.options.topics)
+        world.ledger.failed(topic, closes=alone and kind == "sync")
 
     def _fail(self, kind: str) -> None:
         path = self._world.random.choice(("", "journal/", "partitions/", "partitions/"))

@@ -12,7 +12,7 @@ was sent. A check fires only if it fires for every time within the bounds, so it
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from polymq.limits import OFFSET_BITS, OFFSET_MAX, SYNC_INTERVAL_NS
 from polymq.testing.promises import Channel, Command, Connection, PromiseBrokenError, Publication, Share, Verb
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from polymq.testing.clock import FakeClock
 
 __all__ = ["Ledger"]
+
+_LIFE: Final = "life"  # no connection has this name
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class Ledger:
     _started_ns: int = 0
     _synced_ns: int = 0  # everything up to then is on the disk
     _unsynced: set[str | None] = field(default_factory=set)  # topics with a failed sync or write; None: the journal
+    _closed_ns: dict[str, int] = field(default_factory=dict)  # topics that take no publishes from then on
     _damaged: set[str | None] = field(default_factory=set)  # those that then lost power
 
     # What clients do.
@@ -146,6 +149,7 @@ class Ledger:
         now_ns = self.clock.monotonic_ns()
         if command.verb is Verb.PUBLISH:
             for publication in command.publications:
+                self._check_open(publication)
                 publication.acknowledged = True
                 if publication.promised_ns is None:
                     publication.promised_ns = now_ns
@@ -153,6 +157,11 @@ class Ledger:
             assert connection.channel is not None
             if connection.channel.confirmed_ns is None:
                 connection.channel.confirmed_ns = now_ns
+
+    def _check_open(self, publication: Publication) -> None:
+        closed_ns = self._closed_ns.get(publication.topic)
+        if closed_ns is not None and publication.sent_ns > closed_ns and not publication.due_wall_ns:
+            raise PromiseBrokenError(f"message {publication.serial} was acknowledged by {publication.topic}, which cannot be synced")
 
     def refused(self, connection: Connection, verb: Verb | None, message_id: int) -> None:
         """An error frame left the broker: for a settle (`verb` and id), or fatal for what awaits an answer (None)."""
@@ -312,6 +321,7 @@ class Ledger:
         if clean:
             self._lives.clear()
             self._synced_ns = now_ns
+        self._closed_ns.clear()
         self.life += 1
 
     def power_lost(self) -> None:
@@ -326,6 +336,8 @@ class Ledger:
             if channel.confirmed_ns is not None and channel.confirmed_ns > until_ns:
                 channel.confirmed_ns = None
             for share in channel.shares.values():
+                # A channel that is made anew may begin behind what the one before it was given.
+                share.maybe_finished = share.maybe_finished or channel.confirmed_ns is None
                 if share.finished_ns is not None and share.finished_ns > until_ns:
                     share.finished_ns = None
                     share.maybe_finished = True
@@ -335,7 +347,7 @@ class Ledger:
         self._lives.clear()  # what is left is on the disk
 
     def _forgive_publication(self, publication: Publication, until_ns: int) -> None:
-        damaged = None in self._damaged or publication.topic in self._damaged
+        damaged = self._is_damaged(publication.topic)
         if damaged:
             until_ns = -1
         released = publication.id is not None and publication.id_seen_ns <= until_ns
@@ -349,9 +361,14 @@ class Ledger:
             self._serials_by_id.pop(publication.id, None)
             publication.id = None
 
-    def failed(self, topic: str | None) -> None:
-        """A sync or write failed (None: of the journal, or of nobody knows which topic)."""
+    def failed(self, topic: str | None, *, closes: bool = False) -> None:
+        """A sync or write failed (None: of the journal, or of nobody knows which topic).
+
+        `closes`: it was the only partition of the topic that failed, so the topic must take no more publishes.
+        """
         self._unsynced.add(topic)
+        if closes and topic is not None:
+            self._closed_ns.setdefault(topic, self.clock.monotonic_ns() + self.sync_slack_ns)
 
     @property
     def damaged(self) -> bool:
@@ -361,6 +378,9 @@ class Ledger:
         behind them, in later lives too, may become unreachable, and a broker that finds it so is right to say so.
         """
         return bool(self._damaged)
+
+    def _is_damaged(self, topic: str) -> bool:
+        return None in self._damaged or topic in self._damaged
 
     @property
     def _window_ns(self) -> int:
@@ -383,7 +403,7 @@ class Ledger:
         found: list[tuple[Channel, Publication]] = []
         for channel in self.channels.values():
             for publication in self.publications.values():
-                if publication.topic != channel.topic or publication.promised_ns is None:
+                if publication.topic != channel.topic or publication.promised_ns is None or self._is_damaged(publication.topic):
                     continue
                 share = channel.shares.get(publication.serial)
                 if share is not None and (share.finished_ns is not None or share.maybe_finished):
@@ -409,7 +429,7 @@ class Ledger:
                     raise PromiseBrokenError(f"partition {number}: offset {offset} is where {records[0][0] + index} should be")
                 self._check_record(number, offset, body, found, orders)
         for publication in self.publications.values():
-            if publication.promised_ns is not None and publication.serial not in found:
+            if publication.promised_ns is not None and publication.serial not in found and not self._is_damaged(publication.topic):
                 raise PromiseBrokenError(
                     f"message {publication.serial} of {publication.topic} was acknowledged or read, and is not in the log"
                 )
@@ -429,6 +449,9 @@ class Ledger:
             if orders.get(publication.connection, -1) >= publication.order:
                 raise PromiseBrokenError(f"partition {number}: message {serial} is behind a later one of its connection")
             orders[publication.connection] = publication.order
+            if orders.get(_LIFE, -1) > publication.life:
+                raise PromiseBrokenError(f"partition {number}: message {serial} is behind one of a later process")
+            orders[_LIFE] = publication.life
 
     def _check_whole(self, publication: Publication, found: dict[int, tuple[int, int]]) -> None:
         """All messages of one MPUB are there, side by side, or none is."""

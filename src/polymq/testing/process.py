@@ -153,6 +153,7 @@ class BrokerProcess:
 
     def read_logs(self) -> list[tuple[int, list[tuple[int, bytes]]]]:
         """Read every partition from its start, as (number, (offset, body) pairs)."""
+        self.worker.delay_ns_max = 0
         session = self._operator
         views = [session.topic(topic.name) for topic in self._topics]
         return [

@@ -71,6 +71,7 @@ class FakeLog:
         self.requests: list[str] = []
         self.hang_up = 0
         self.cut_answers = 0
+        self.last_answers = 0
         self.damage = False
         fake = self
 
@@ -87,6 +88,9 @@ class FakeLog:
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
+                if fake.last_answers > 0:
+                    fake.last_answers -= 1
+                    self.send_header("Connection", "close")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 if fake.cut_answers > 0:

@@ -123,6 +123,18 @@ def test_a_broker_that_is_stopping_is_as_one_that_is_away(log: FakeLog, client: 
     assert client.topics()
 
 
+def test_a_broker_that_ends_the_connection_behind_an_answer_is_reached_again(log: FakeLog, client: LogClient) -> None:
+    log.last_answers = 1
+    assert client.topics() == client.topics()
+
+
+def test_waiting_for_records_comes_on_top_of_patience() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = LogClient(f"127.0.0.1:{silent.getsockname()[1]}", timeout_seconds=0.02)
+        with pytest.raises(DeadlineExceeded, match=r"within 0\.07 s"):
+            client.records("orders", 0, 0, end=1, size_bytes_max=1, wait_ms=50)
+
+
 def test_an_answer_that_ends_too_early_is_not_taken(log: FakeLog, client: LogClient) -> None:
     log.cut_answers = 1
     with pytest.raises(ConnectionLost):

@@ -30,7 +30,7 @@ class Stage:
 
     def start(self) -> None:
         self.ledger.started()
-        self.publisher = self.connect("publisher")
+        self.publisher = self.connect(f"publisher{self.ledger.life}")
 
     def connect(self, name: str) -> Connection:
         connection = Connection(name)
@@ -244,6 +244,28 @@ def test_a_failed_sync_of_one_topic_excuses_nothing_of_another() -> None:
     stage.ledger.failed("other")
     stage.lose_power()
     assert stage.owed() == [0]
+
+
+def test_a_topic_that_cannot_be_synced_takes_no_publishes() -> None:
+    stage = Stage()
+    stage.ledger.failed("t", closes=True)
+    stage.publish(0)
+    stage.clock.advance(1)
+    stage.publish(1, delay_ns=SECOND)
+    with pytest.raises(PromiseBrokenError, match="cannot be synced"):
+        stage.publish(2)
+    stage.kill()
+    stage.publish(3)
+
+
+def test_a_process_does_not_append_behind_a_later_one() -> None:
+    stage = Stage()
+    stage.publish(0)
+    stage.kill()
+    stage.publish(1)
+    stage.check_log(0, 1)
+    with pytest.raises(PromiseBrokenError, match="of a later process"):
+        stage.check_log(1, 0)
 
 
 def test_two_consumers_may_not_hold_one_message() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polymq.protocols.http.decode import Violation
     from polymq.wire.exchange import Request, Response
 
-__all__ = ["CONTINUE", "LAST_CHUNK", "SIZED_BODY_BYTES_MAX", "Framing", "chunk", "date", "encode", "encode_violation", "framing", "head"]
+__all__ = ["CONTINUE", "LAST_CHUNK", "SIZED_BODY_BYTES_MAX", "Framing", "chunk", "encode", "encode_violation", "framing", "head"]
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -52,11 +52,6 @@ def framing(request: Request, response: Response, size_bytes: int | None) -> Fra
         has_body=request.method != "HEAD",
         size_bytes=size_bytes if is_sized else None,
     )
-
-
-def date(wall_ns: int) -> str:
-    """Write a time as HTTP does."""
-    return _date(wall_ns // _NS_PER_SECOND).decode("ascii")
 
 
 @lru_cache(maxsize=2)

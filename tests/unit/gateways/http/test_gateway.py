@@ -22,6 +22,8 @@ from .harness import Wire
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from polymq.gateways.effects import Effect
+
 SECOND_NS = 1_000_000_000
 
 
@@ -69,6 +71,10 @@ def late(_request: Request, bench: Bench) -> Response | Retry:
     return again()
 
 
+def refuse(status: int) -> Response:
+    return Response(status, body=b"no")
+
+
 ROUTER: Router[Bench] = Router(
     [
         Route("GET", "/echo", echo),
@@ -78,7 +84,7 @@ ROUTER: Router[Bench] = Router(
         Route("HEAD", "/stream", stream),
         Route("GET", "/late", late),
     ],
-    refuse=lambda status: Response(status, body=b"no"),
+    refuse=refuse,
 )
 
 
@@ -257,6 +263,27 @@ def test_end_of_input_in_a_request(wire: Wire[Bench]) -> None:
 def test_end_of_input_between_requests(wire: Wire[Bench]) -> None:
     wire.send(get("/echo")).end()
     assert len(bodies(wire.output)) == 1
+
+
+def test_end_of_input_while_answering_changes_nothing(wire: Wire[Bench], bench: Bench) -> None:
+    bench.chunks = [b"x" * 3000, b"yz"]
+    wire.send(get("/stream")).end()
+    wire.drain()
+    assert wire.output.endswith(b"2\r\nyz\r\n0\r\n\r\n")
+
+
+def test_drained_output_of_others_is_no_reason_to_do_anything(wire: Wire[Bench]) -> None:
+    wire.send(get("/echo"))
+    effects: list[Effect] = []
+    wire.gateway.writable(effects)
+    assert effects == []
+
+
+def test_any_iterator_is_a_body(bench: Bench) -> None:
+    router: Router[Bench] = Router([Route("GET", "/", lambda _request, _bench: Response(body=iter([b"x" * 3000, b"y"])))], refuse=refuse)
+    wire = Wire(router, bench, bench.clock).send(get("/"))
+    wire.drain()
+    assert wire.output.endswith(b"1\r\ny\r\n0\r\n\r\n")
 
 
 def test_half_a_request_is_not_waited_for_for_ever(wire: Wire[Bench]) -> None:

@@ -68,7 +68,7 @@ def test_other_methods_are_named(method: str, path: str, allow: str) -> None:
     assert answer.headers == (("X-Refused", "yes"), ("Allow", allow))
 
 
-@pytest.mark.parametrize("path", ["/", "/nope", "/config", "/config/", "/config/a/b", "/ping/x", "", "/pub/"])
+@pytest.mark.parametrize("path", ["/", "//", "/nope", "/config", "/config/", "/config/a/b", "/ping/x", "", "/pub/"])
 def test_unknown_paths(path: str) -> None:
     assert ask("GET", path).status == 404
 
