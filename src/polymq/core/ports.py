@@ -58,6 +58,10 @@ class Log(Protocol):
     @property
     def readable(self) -> int: ...
     @property
+    def durable(self) -> int:
+        """The offset before which everything survives a power loss."""
+
+    @property
     def failed(self) -> str: ...
     @property
     def size_bytes(self) -> int: ...

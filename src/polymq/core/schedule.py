@@ -46,7 +46,7 @@ class Schedule:
         self._kernel = kernel
         self._due = DueHeap()
         self._ready: deque[int] = deque()
-        # What was released and is not known to be in the partition: (ticket of the append, its first offset, offsets here).
+        # What was released and is not known to be safe in the partition: (ticket of the append, its first offset, offsets here).
         self._released: deque[tuple[Ticket, int, list[int]]] = deque()
         self._reader: Reader | None = None
 
@@ -137,11 +137,12 @@ class Schedule:
         self.armed_ns = None
 
     def releases(self) -> list[tuple[int, list[int]]]:
-        """Give what was released and may not have arrived, as (first offset in the partition, offsets here).
+        """Give what was released and is not synced in the partition, as (first offset there, offsets here).
 
         An append that failed stays among them: only the next start can see whether it is there after all.
         """
-        while self._released and self._released[0][0].state is TicketState.DONE:
+        durable = self.partition.log.durable
+        while self._released and self._released[0][0].state is TicketState.DONE and self._released[0][1] < durable:
             self._released.popleft()
         return [(base_offset, offsets) for _, base_offset, offsets in self._released]
 

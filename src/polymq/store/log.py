@@ -140,6 +140,11 @@ class Log:
         self._sync_tickets: list[Ticket] = []
         self._requests: dict[int, WindowRequest] = {}
 
+    @property
+    def durable(self) -> int:
+        """The offset before which everything survives a power loss."""
+        return self.synced_point.end if self.synced_point is not None else 0
+
     # --- Coming back from an earlier life -----------------------------------------------------------------------------
 
     def attach(self, found: RecoveredLog, *, listed: bool) -> None:

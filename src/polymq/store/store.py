@@ -337,7 +337,8 @@ def _check_format(files: Files) -> None:
             found = file.pread(2 * len(FORMAT), 0)
         finally:
             file.close()
-    if found != FORMAT:
+    # A mark without data may be one that the process before wrote and was killed before it could sync.
+    if found != FORMAT or not has_data:
         if has_data and not found.strip(b"\0"):
             raise StoreFailed(f"the folder has data but no {FORMAT_NAME} file: restore it from a copy, or use another folder")
         if has_data or not FORMAT.startswith(found.rstrip(b"\0")):

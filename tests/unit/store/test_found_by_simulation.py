@@ -1,0 +1,106 @@
+"""What simulated runs have found in the store, as small as it gets; the number of the seed is in the name."""
+
+from __future__ import annotations
+
+import pytest
+
+from polymq.errors import StoreFull
+from polymq.store.ticket import TicketState
+from polymq.testing.disk import DiskFault, SimulatedKill
+from polymq.wire.records import read_messages
+from polymq.wire.slices import MessageBatch
+from tests.unit.store.harness import NSQ, Harness, bodies, drain, read_all
+
+ENTRY = b"\x40entry"
+
+
+def test_seed_1220_a_mark_that_a_kill_left_unsynced_is_synced_by_the_next_start() -> None:
+    for seed in range(30):
+        harness = Harness(seed)
+        harness.files.kill_at = 2  # created and written, not synced
+        with pytest.raises(SimulatedKill):
+            harness.open()
+        harness.crash()
+        harness.open()
+        harness.crash(power_loss=True)
+        harness.open()
+
+
+def test_seed_63_a_turn_that_the_journal_does_not_take_leaves_the_partitions_alone() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    harness.publish(log, bodies(0, 2))
+    assert harness.store.unwritten == ""
+    harness.files.faults.append(DiskFault("write", path="journal/"))
+    harness.store.journal.append(ENTRY)
+    ticket = log.append(MessageBatch.of(bodies(2, 2)), now_ns=1, origin=NSQ)
+    harness.store.commit()
+    assert "cannot be written" in harness.store.unwritten
+    assert ticket.state is TicketState.FAILED
+    assert log.readable == 2
+    assert read_all(harness, harness.restart()) == bodies(0, 2)
+    assert ENTRY not in harness.replayed
+
+
+def test_seed_63_a_turn_that_the_journal_has_no_room_for_waits_as_a_whole() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    harness.publish(log, bodies(0, 1))
+    harness.files.capacity_bytes = 0
+    for number in range(1, 100):
+        harness.store.journal.append(ENTRY * 40)
+        ticket = log.append(MessageBatch.of(bodies(number, 1, size=0)), now_ns=1, origin=NSQ)
+        harness.store.commit()
+        if harness.store.journal.blocked:
+            break
+    assert harness.store.unwritten
+    assert ticket.state is TicketState.PENDING
+    assert log.readable == number
+    with pytest.raises(StoreFull):
+        log.append(MessageBatch.of(bodies(number + 1, 1, size=2000)), now_ns=1, origin=NSQ)
+    harness.files.capacity_bytes = 1 << 30
+    harness.store.commit()
+    assert harness.store.unwritten == ""
+    assert ticket.state is TicketState.DONE
+    assert log.readable == number + 1
+
+
+def test_seed_342_a_reader_that_waits_for_the_disk_does_not_lose_its_place() -> None:
+    harness = Harness(hot_size_bytes=700, window_size_bytes=256, batch_size_bytes_target=100, index_interval_bytes=100)
+    harness.worker_delay_ns_max = 10_000
+    store = harness.open()
+    log, other = (store.create_log(number, sync=False) for number in (1, 2))
+    for target in (log, other):
+        for number in range(20):
+            harness.publish(target, bodies(number, 1))
+    harness.settle()
+    harness.files.evict()
+    reader = log.reader(0)
+    reader.seek(9)
+    assert reader.take(1, 1 << 20) is None
+    assert reader.waiting
+    log.append(MessageBatch.of(bodies(20, 1)), now_ns=1, origin=NSQ)
+    harness.store.commit()  # the segment is hot again, from its beginning
+    while (piece := reader.take(1, 1 << 20)) is None:
+        assert reader.waiting
+        harness.poll()
+    found = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, 1, piece.end)
+    assert (piece.offset, [found[0].body]) == (9, bodies(9, 1))
+    assert drain(harness, reader) == bodies(10, 11)
+
+
+def test_seed_177_segments_that_a_crash_kept_from_being_cut_can_be_dropped() -> None:
+    harness = Harness(segment_size_bytes_max=4096)
+    harness.worker_delay_ns_max = 1_000_000_000_000  # nothing is cut before the crash
+    log = harness.open().create_log(1, sync=False)
+    for number in range(10):
+        harness.publish(log, bodies(number, 1, size=2500))
+    harness.worker_delay_ns_max = 0
+    log = harness.restart()
+    harness.settle()
+    for _ in range(5):
+        log.retain(log.end, now_ns=harness.clock.wall_ns() + 10, age_ns=0, size_bytes=0)
+        harness.turn()
+    assert log.start > 0
+    assert log.sealed_size_bytes >= 0
+    harness.store.close(clean=True)
