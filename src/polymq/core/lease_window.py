@@ -92,27 +92,25 @@ class LeaseWindow:
     def lease(self, count: cython.longlong, owner: cython.uint) -> None:
         """Hand out the next `count` offsets for the first time. Cost: a few ns per message."""
         assert count > 0
-        self._make_room(count)
-        i: cython.Py_ssize_t
-        first: cython.Py_ssize_t = self.next - self.base
-        for i in range(first, first + count):
-            self.state[i] = 1
-            self.attempts[i] = 1
-            self.owner[i] = owner
-        self.next += count
+        self._hand_out(count, 1, 1, owner)
         self.leased += count
 
     def skip(self, count: cython.longlong) -> None:
         """Settle the next `count` offsets without handing them out (sampling, damage)."""
         assert count > 0
+        self._note(self.next, self.next + count - 1)
+        self._hand_out(count, 2, 0, 0)
+
+    @cython.cfunc
+    def _hand_out(self, count: cython.longlong, state: cython.uchar, attempts: cython.ushort, owner: cython.uint) -> cython.void:
+        """Give the next `count` offsets slots."""
         self._make_room(count)
         i: cython.Py_ssize_t
         first: cython.Py_ssize_t = self.next - self.base
         for i in range(first, first + count):
-            self.state[i] = 2
-            self.attempts[i] = 0
-            self.owner[i] = 0
-        self._note(self.next, self.next + count - 1)
+            self.state[i] = state
+            self.attempts[i] = attempts
+            self.owner[i] = owner
         self.next += count
 
     def lease_again(self, offset: cython.longlong, owner: cython.uint) -> int:
@@ -362,16 +360,8 @@ class LeaseWindow:
     def restore_next(self, end: int) -> None:
         """Recovery: everything from `next` to `end` counts as handed out and waiting."""
         count: cython.longlong = end - self.next
-        if count <= 0:
-            return
-        self._make_room(count)
-        i: cython.Py_ssize_t
-        first: cython.Py_ssize_t = self.next - self.base
-        for i in range(first, first + count):
-            self.state[i] = 3
-            self.attempts[i] = 0
-            self.owner[i] = 0
-        self.next += count
+        if count > 0:
+            self._hand_out(count, 3, 0, 0)
 
     def restore_settled(self, first: int, last: int) -> None:
         """Recovery: these offsets, all below `next`, are settled; what they were does not matter."""

@@ -105,15 +105,10 @@ class FakeLog:
         self.failed = ""
         self.size_bytes = 0
         self.cold = False
-        self.durable_by_hand: int | None = None
         self.data = bytearray()
         self.index: list[tuple[int, int, int]] = []
         self.ticket: FakeTicket | None = None
         self.retained: list[int] = []
-
-    @property
-    def durable(self) -> int:
-        return self.readable if self.durable_by_hand is None else self.durable_by_hand
 
     def _add(self, records: bytes, count: int, now_ns: int, origin: int) -> FakeTicket:
         at = len(self.data)

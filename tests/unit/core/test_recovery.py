@@ -169,12 +169,12 @@ def test_release_that_is_not_synced_keeps_what_it_was_made_of(single: World) -> 
     single.consume("t", "g", 0)
     single.publish("t", b"later", delay_ns=SECOND_NS)
     single.turn()
-    single.store.logs[0].durable_by_hand = 0
+    single.store.logs[0].durable = 0
     single.wait(1)
     single.wait(1)
     schedule = single.store.logs[1]
     assert set(schedule.retained) == {0}
-    single.store.logs[0].durable_by_hand = 1
+    single.store.logs[0].durable = 1
     single.wait(1)
     assert schedule.retained[-1] == 1
 
