@@ -24,6 +24,11 @@ class Message:
     received_at: float
 
 
+def parse_message(data: bytes) -> Message:
+    timestamp_ns, attempts = struct.unpack_from(">qH", data)
+    return Message(data[26:], data[10:26], attempts, timestamp_ns, time.monotonic())
+
+
 class Raw:
     """One connection."""
 
@@ -82,8 +87,7 @@ class Raw:
         """Wait for a message."""
         kind, data = self.frame()
         assert kind == 2, data
-        timestamp_ns, attempts = struct.unpack_from(">qH", data)
-        return Message(data[26:], data[10:26], attempts, timestamp_ns, time.monotonic())
+        return parse_message(data)
 
     def finish(self, message: Message) -> None:
         self.send(b"FIN " + message.id + b"\n")
@@ -96,8 +100,15 @@ class Raw:
             self.finish(messages[-1])
         return messages
 
-    def close_cleanly(self) -> None:
-        """CLS: everything before it has been handled when it is answered."""
+    def close_cleanly(self) -> list[Message]:
+        """CLS: everything before it has been handled when it is answered. Finishes and returns what was still on its way."""
         self.send(b"CLS\n")
-        kind, data = self.frame()
+        messages = []
+        while True:
+            kind, data = self.frame()
+            if kind != 2:
+                break
+            messages.append(parse_message(data))
+            self.finish(messages[-1])
         assert (kind, data) == (0, b"CLOSE_WAIT"), data
+        return messages

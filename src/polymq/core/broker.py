@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.access import AllowAll
 from polymq.core.catalogue import Catalogue
+from polymq.core.group import GroupKind
 from polymq.core.kernel import Kernel
 from polymq.core.recovery import recover
 from polymq.core.session import Session
@@ -47,7 +48,7 @@ class Broker:
         self.store = store
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.statistics = Registry()
-        self.kernel = Kernel(store, clock, random)
+        self.kernel = Kernel(store, clock, random, slots_dense=self.settings.slots_dense)
         self.catalogue = Catalogue(self.kernel)
         self.sessions: dict[Session, None] = {}
         self.stopping = False
@@ -122,7 +123,7 @@ class Broker:
         self.stopping = True
 
     def snapshot(self) -> None:
-        """Write everything that the journal stands for anew, so that the next start is quick."""
+        """Write everything that the journal stands for anew, attempts of what is out included: before a clean stop."""
         self.tick()
         self.store.journal.snapshot(self.catalogue.entries())
 
@@ -145,8 +146,9 @@ class Broker:
         for partition in topic.partitions:
             if partition.log.end == partition.log.start:
                 continue
-            if topic.groups:
-                needed = min(group.first_needed(partition.index) for group in topic.groups.values())
+            keepers = [group for group in topic.groups.values() if group.kind is not GroupKind.LIVE]
+            if keepers:
+                needed = min(group.first_needed(partition.index) for group in keepers)
                 partition.log.retain(needed, now_ns=wall_ns, age_ns=self.settings.retention_age_ns, size_bytes=budget)
             if partition.schedule is not None and partition.schedule.log.end > partition.schedule.log.start:
                 partition.schedule.log.retain(partition.schedule.first_needed, now_ns=wall_ns, age_ns=0, size_bytes=0)

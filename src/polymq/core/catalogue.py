@@ -79,7 +79,7 @@ class Catalogue:
         topic.paused = paused
         if paused:
             topic.hold()
-        elif topic.groups:
+        elif topic.has_work_group:
             topic.release()
             for group in topic.groups.values():
                 self._kernel.wake(group)
@@ -88,6 +88,8 @@ class Catalogue:
     def empty_topic(self, topic: Topic) -> None:
         """Drop what no group has been given."""
         for partition in topic.partitions:
+            if partition.schedule is not None and not topic.has_work_group:
+                partition.schedule.clear()
             first = partition.held_from
             if first is None:
                 continue
@@ -136,7 +138,7 @@ class Catalogue:
                 )
             )
         group = self.build_group(topic, name, kind, group_id=group_id, starts=starts, ephemeral=ephemeral)
-        if len(topic.groups) == 1 and not topic.paused:
+        if kind is GroupKind.WORK and not topic.paused and topic.held_anywhere:
             topic.release()
             self.journal_held(topic)
         self._kernel.wake(group)
@@ -160,7 +162,7 @@ class Catalogue:
         self._forget(group, "group deleted")
         if not group.ephemeral:
             self._kernel.journal(journal_entries.catalogue("group_deleted", id=group.id))
-        if not topic.groups:
+        if not topic.has_work_group:
             topic.hold()
             self.journal_held(topic)
 

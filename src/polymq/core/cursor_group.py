@@ -11,7 +11,7 @@ from polymq.errors import Refusal, RefusalCode
 if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
     from polymq.core.ports import Listener
-    from polymq.core.topic import Topic
+    from polymq.core.topic import Partition, Topic
 
 __all__ = ["CursorGroup"]
 
@@ -59,6 +59,9 @@ class CursorGroup:
 
     def expire(self, subscription: Subscription, now_ns: int) -> None:
         """Do nothing: a cursor group has no leases."""
+
+    def released(self, partition: Partition, base_offset: int, offsets: list[int]) -> None:
+        """Do nothing: they are read like all others."""
 
     def empty(self) -> None:
         """Commit the end of every partition."""

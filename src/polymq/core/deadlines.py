@@ -119,10 +119,21 @@ class DueHeap:
                 smallest = self.value[i]
         return smallest
 
+    def count_from(self, value: cython.longlong) -> int:
+        """Count the entries with at least this value. Cost: O(n), about a ns each."""
+        i: cython.Py_ssize_t
+        found: cython.Py_ssize_t = 0
+        for i in range(self.count):
+            if self.value[i] >= value:
+                found += 1
+        return found
+
     def clear(self) -> None:
         """Forget everything and give the memory back."""
         self.count = 0
-        self.capacity = 0
+        self.capacity = 16
+        self.due = array("q", bytes(128))
+        self.value = array("q", bytes(128))
 
     def _grow(self) -> None:
         self.capacity = max(16, self.capacity * 2)
@@ -171,9 +182,12 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def fire(self, now_ns: int) -> None:
-        """Wake everything that is due."""
+        """Wake everything that is due, each once: who is due again at once has its turn in the next step."""
+        due: list[Timed] = []
         while self._heap and self._heap[0][0] <= now_ns:
             due_ns, _sequence, timed = heapq.heappop(self._heap)
             if timed.armed_ns == due_ns:
                 timed.armed_ns = None
-                timed.fire(now_ns)
+                due.append(timed)
+        for timed in due:
+            timed.fire(now_ns)

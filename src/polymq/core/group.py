@@ -7,10 +7,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from polymq.core.deadlines import DueHeap
+
 if TYPE_CHECKING:
     from polymq.core.ports import Listener
     from polymq.core.session import Session
-    from polymq.core.topic import Topic
+    from polymq.core.topic import Partition, Topic
     from polymq.core.work_group import Run
     from polymq.wire.slices import Slice
 
@@ -52,6 +54,7 @@ class Subscription:
         "session",
         "settled",
         "touched",
+        "touches",
     )
 
     def __init__(self, group: Group, listener: Listener, *, owner: int, lease_ns: int, sample_percent: int) -> None:
@@ -71,7 +74,9 @@ class Subscription:
         self.armed_ns: int | None = None
         self.runs: deque[Run] = deque()
         self.runs_pruned_at = 1024
+        # Messages whose lease was extended: (deadline, latest possible deadline) by id, and when to look at each.
         self.touched: dict[int, tuple[int, int]] = {}
+        self.touches = DueHeap()
         self.session: Session | None = None
 
     @property
@@ -111,5 +116,8 @@ class Group(Protocol):
     def unsubscribe(self, subscription: Subscription) -> None: ...
     def expire(self, subscription: Subscription, now_ns: int) -> None: ...
     def empty(self) -> None: ...
+    def released(self, partition: Partition, base_offset: int, offsets: list[int]) -> None:
+        """Hear that scheduled messages were appended at `base_offset`; `offsets` are those of the schedule's log."""
+
     def first_needed(self, partition_index: int) -> int:
         """Give the first offset of a partition that this group may still want."""

@@ -14,6 +14,7 @@
     43 truncated   u32 partition, i64 end: a power loss took what was behind; nobody has settled anything there
     44 waiting     u32 partition, then (due i64, schedule offset i64) pairs
     45 deferred    u32 group, then (due i64, message id i64) pairs
+    46 schedule floor  u32 group, u32 partition, i64 offset: what was scheduled before it is not for this group
 
 Entries are facts, replayed in order by `recovery.py`; docs/DATA_FILES.md describes the frames around them. Kinds are
 never reused.
@@ -39,6 +40,7 @@ __all__ = [
     "RELEASED",
     "REQUEUED",
     "SCHEDULED",
+    "SCHEDULE_FLOOR",
     "SCHEDULE_STATE",
     "SETTLED_RANGES",
     "TRUNCATED",
@@ -53,6 +55,7 @@ __all__ = [
     "lease_state",
     "released",
     "requeued",
+    "schedule_floor",
     "schedule_state",
     "scheduled",
     "settled",
@@ -75,6 +78,7 @@ DROPPED: Final = 42
 TRUNCATED: Final = 43
 WAITING: Final = 44
 DEFERRED: Final = 45
+SCHEDULE_FLOOR: Final = 46
 
 GROUP_PARTITION: Final = struct.Struct("<BII")
 REQUEUED_FORM: Final = struct.Struct("<BIIqIq")
@@ -158,3 +162,8 @@ def dropped(group: int, partition: int, first: int, end: int) -> bytes:
 def truncated(partition: int, end: int) -> bytes:
     """Encode that a partition ends at `end` after a recovery, and what was noted beyond does not count."""
     return RELEASED_FORM.pack(TRUNCATED, partition, end)
+
+
+def schedule_floor(group: int, partition: int, offset: int) -> bytes:
+    """Encode that a group was emptied while messages were scheduled."""
+    return EMPTIED_FORM.pack(SCHEDULE_FLOOR, group, partition, offset)

@@ -18,9 +18,10 @@ __all__ = ["Kernel"]
 class Kernel:
     """One per broker. `leases` runs on the monotonic clock, `schedules` on the wall clock."""
 
-    def __init__(self, store: Store, clock: Clock, random: Random) -> None:
+    def __init__(self, store: Store, clock: Clock, random: Random, *, slots_dense: int) -> None:
         self.store = store
         self.random = random
+        self.slots_dense = slots_dense
         self.leases = Timers()
         self.schedules = Timers()
         self.monotonic_ns = clock.monotonic_ns

@@ -14,7 +14,7 @@ from polymq.core.group import Delivery, GroupKind, Subscription
 if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
     from polymq.core.ports import Listener, Reader
-    from polymq.core.topic import Topic
+    from polymq.core.topic import Partition, Topic
 
 __all__ = ["LiveGroup"]
 
@@ -74,6 +74,9 @@ class LiveGroup:
 
     def expire(self, subscription: Subscription, now_ns: int) -> None:
         """Do nothing: a live group has no leases."""
+
+    def released(self, partition: Partition, base_offset: int, offsets: list[int]) -> None:
+        """Do nothing: they are read like all others."""
 
     def empty(self) -> None:
         """Let every consumer go on at the end of the log."""

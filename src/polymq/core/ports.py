@@ -59,7 +59,7 @@ class Log(Protocol):
     def readable(self) -> int: ...
     @property
     def durable(self) -> int:
-        """The offset before which everything survives a power loss."""
+        """The offset before which records survive a power loss."""
 
     @property
     def failed(self) -> str: ...

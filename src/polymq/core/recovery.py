@@ -41,6 +41,7 @@ class _Topic:
     ephemeral: bool
     paused: bool = False
     held: list[int | None] = field(default_factory=list)
+    groups: dict[int, _Group] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -52,21 +53,24 @@ class _Group:
     starts: list[int]
     paused: bool = False
     windows: dict[int, LeaseWindow] = field(default_factory=dict)
-    attempts: dict[int, int] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
     skips: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     cursors: dict[int, int] = field(default_factory=dict)
+    schedule_floors: dict[int, int] = field(default_factory=dict)
 
 
 class _Replay:
     """The state that the entries describe so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots_dense: int) -> None:
+        self.slots_dense = slots_dense
         self.topics: dict[tuple[str, str], _Topic] = {}
+        self.owners: dict[int, _Topic] = {}
         self.groups: dict[int, _Group] = {}
         self.schedules: dict[int, int] = {}
         self.scheduled: dict[int, dict[int, int]] = {}
-        self.releases: list[tuple[int, int, dict[int, int]]] = []
+        # Released offsets of a partition's schedule: (offset that the message gets in the partition, due time).
+        self.releases: dict[int, dict[int, tuple[int, int]]] = {}
         self.next_number = 0
         self.next_group_id = 1
 
@@ -89,13 +93,19 @@ class _Replay:
 
     def op_topic_created(self, *, namespace: str, name: str, numbers: list[int], sync: bool, ephemeral: bool) -> None:
         held: list[int | None] = [0] * len(numbers)
-        self.topics[namespace, name] = _Topic(namespace, name, numbers, sync, ephemeral, held=held)
+        topic = _Topic(namespace, name, numbers, sync, ephemeral, held=held)
+        self.topics[namespace, name] = topic
+        self.owners.update(dict.fromkeys(numbers, topic))
         self.next_number = max(self.next_number, *(number + 1 for number in numbers))
 
     def op_topic_deleted(self, *, namespace: str, name: str) -> None:
-        self.topics.pop((namespace, name), None)
-        for group_id in [g.id for g in self.groups.values() if g.topic == (namespace, name)]:
-            del self.groups[group_id]
+        topic = self.topics.pop((namespace, name), None)
+        if topic is None:
+            return
+        for number in topic.numbers:
+            del self.owners[number]
+        for group_id in topic.groups:
+            self.groups.pop(group_id, None)
 
     def op_topic_held(self, *, namespace: str, name: str, paused: bool, held: list[int | None]) -> None:
         topic = self.topics[namespace, name]
@@ -110,10 +120,14 @@ class _Replay:
         topic = (fields.pop("namespace"), fields.pop("topic"))
         group = _Group(topic=topic, **fields)
         self.groups[group.id] = group
+        if topic in self.topics:
+            self.topics[topic].groups[group.id] = group
         self.next_group_id = max(self.next_group_id, group.id + 1)
 
     def op_group_deleted(self, *, id: int) -> None:  # noqa: A002
-        self.groups.pop(id, None)
+        group = self.groups.pop(id, None)
+        if group is not None and group.topic in self.topics:
+            self.topics[group.topic].groups.pop(id, None)
 
     def op_group_paused(self, *, id: int, paused: bool) -> None:  # noqa: A002
         if id in self.groups:
@@ -126,7 +140,7 @@ class _Replay:
         window = group.windows.get(partition)
         if window is None:
             numbers = self.topics[group.topic].numbers
-            window = LeaseWindow(partition, group.starts[numbers.index(partition)])
+            window = LeaseWindow(partition, group.starts[numbers.index(partition)], self.slots_dense)
             group.windows[partition] = window
         return window
 
@@ -160,7 +174,7 @@ class _Replay:
 
     def lease_state(self, entry: bytes) -> None:
         _kind, group_id, partition, next_offset, floor = entries.LEASE_STATE_FORM.unpack(entry)
-        window = LeaseWindow(partition, floor)
+        window = LeaseWindow(partition, floor, self.slots_dense)
         self.groups[group_id].windows[partition] = window
         window.restore_next(next_offset)
         if next_offset > floor:
@@ -182,6 +196,11 @@ class _Replay:
         if group_id in self.groups:
             self.groups[group_id].skips.setdefault(partition, []).append((first, end))
 
+    def schedule_floor(self, entry: bytes) -> None:
+        _kind, group_id, partition, offset = entries.EMPTIED_FORM.unpack(entry)
+        if group_id in self.groups:
+            self.groups[group_id].schedule_floors[partition] = offset
+
     def cursor(self, entry: bytes) -> None:
         _kind, group_id, partition, offset = entries.EMPTIED_FORM.unpack(entry)
         if group_id in self.groups:
@@ -193,18 +212,16 @@ class _Replay:
 
     def truncate(self, partition: int, end: int) -> bool:
         """Drop what is noted about offsets from `end` on; True if there was anything."""
-        changed = False
-        for topic in self.topics.values():
-            if partition not in topic.numbers:
-                continue
-            index = topic.numbers.index(partition)
-            held_from = topic.held[index]
-            if held_from is not None and held_from > end:
-                topic.held[index] = end
-                changed = True
-            for group in self.groups.values():
-                if group.topic == (topic.namespace, topic.name):
-                    changed = _truncate_group(group, partition, index, end) or changed
+        topic = self.owners.get(partition)
+        if topic is None:
+            return False
+        index = topic.numbers.index(partition)
+        held_from = topic.held[index]
+        changed = held_from is not None and held_from > end
+        if changed:
+            topic.held[index] = end
+        for group in topic.groups.values():
+            changed = _truncate_group(group, partition, index, end) or changed
         return changed
 
     # -- schedules -------------------------------------------------------------------------------------------------
@@ -212,18 +229,25 @@ class _Replay:
     def scheduled_entry(self, entry: bytes) -> None:
         _kind, partition, first, count, due_ns = entries.SCHEDULED_FORM.unpack(entry)
         waiting = self.scheduled.setdefault(partition, {})
-        waiting.update(dict.fromkeys(range(first, first + count), due_ns))
+        released = self.releases.setdefault(partition, {})
+        for offset in range(first, first + count):
+            waiting[offset] = due_ns
+            # Scheduled anew: an earlier release of it was undone, and says nothing any more.
+            released.pop(offset, None)
 
     def released(self, entry: bytes) -> None:
         _kind, partition, base_offset = entries.RELEASED_FORM.unpack_from(entry)
         waiting = self.scheduled.setdefault(partition, {})
-        offsets = [offset for (offset,) in struct.iter_unpack("<q", entry[entries.RELEASED_FORM.size :])]
-        gone = {offset: waiting.pop(offset) for offset in offsets if offset in waiting}
-        self.releases.append((partition, base_offset, gone))
+        released = self.releases.setdefault(partition, {})
+        offsets = struct.iter_unpack("<q", entry[entries.RELEASED_FORM.size :])
+        for index, (offset,) in enumerate(offsets):
+            if offset in waiting:
+                released[offset] = (base_offset + index, waiting.pop(offset))
 
     def schedule_state(self, entry: bytes) -> None:
         _kind, partition = entries.SCHEDULE_STATE_FORM.unpack(entry)
         self.scheduled[partition] = {}
+        self.releases.pop(partition, None)
 
     def waiting(self, entry: bytes) -> None:
         _kind, partition = entries.SCHEDULE_STATE_FORM.unpack_from(entry)
@@ -265,6 +289,7 @@ _APPLY = {
     entries.TRUNCATED: _Replay.truncated,
     entries.WAITING: _Replay.waiting,
     entries.DEFERRED: _Replay.deferred,
+    entries.SCHEDULE_FLOOR: _Replay.schedule_floor,
 }
 
 
@@ -273,7 +298,7 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
 
     Ephemeral topics do not outlive a process: their logs are deleted. Cost: O(entries since the last snapshot).
     """
-    replay = _Replay()
+    replay = _Replay(kernel.slots_dense)
     for entry in journal:
         replay.apply(entry)
     catalogue.next_number = replay.next_number
@@ -290,6 +315,11 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
         built = catalogue.topics.get(group.topic)
         if built is not None:
             _build_group(catalogue, built, group)
+    for topic in catalogue.topics.values():
+        if not topic.has_work_group and not all(partition.held_from is not None for partition in topic.partitions):
+            # Its groups did not outlive the process: what comes now is for the first that will be.
+            topic.hold()
+            catalogue.journal_held(topic)
 
 
 def _delete(kernel: Kernel, replay: _Replay, spec: _Topic) -> None:
@@ -320,11 +350,10 @@ def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Pa
     schedule = Schedule(kernel, topic, partition, log)
     partition.schedule = schedule
     waiting = replay.scheduled.get(partition.number, {})
-    for number, base_offset, gone in replay.releases:
-        if number == partition.number and base_offset >= partition.log.end:
-            for offset, due_ns in gone.items():
-                waiting[offset] = due_ns
-                kernel.journal(entries.scheduled(number, offset, 1, due_ns))
+    for offset, (target, due_ns) in replay.releases.get(partition.number, {}).items():
+        if target >= partition.log.end:
+            waiting[offset] = due_ns
+            kernel.journal(entries.scheduled(partition.number, offset, 1, due_ns))
     for offset, due_ns in waiting.items():
         if log.start <= offset < log.end:
             schedule.restore(offset, due_ns)
@@ -337,6 +366,7 @@ def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:
     group.paused = spec.paused
     if isinstance(group, WorkGroup):
         group.restore(spec.windows, spec.due, spec.skips)
+        group.schedule_floors = spec.schedule_floors
         group.counted_from = [partition.log.readable for partition in topic.partitions]
     elif isinstance(group, CursorGroup):
         for partition in topic.partitions:

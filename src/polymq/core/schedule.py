@@ -15,7 +15,6 @@ from polymq.core import journal_entries
 from polymq.core.deadlines import DueHeap
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.wire.records import Message, read_messages
-from polymq.wire.tickets import TicketState
 
 if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
@@ -46,8 +45,8 @@ class Schedule:
         self._kernel = kernel
         self._due = DueHeap()
         self._ready: deque[int] = deque()
-        # What was released and is not known to be safe in the partition: (ticket of the append, its first offset, offsets here).
-        self._released: deque[tuple[Ticket, int, list[int]]] = deque()
+        # What was released and is not known to be durable in the partition: (its first offset there, offsets here).
+        self._released: deque[tuple[int, list[int]]] = deque()
         self._reader: Reader | None = None
 
     def __len__(self) -> int:
@@ -77,10 +76,12 @@ class Schedule:
         """Append what is due (wall clock)."""
         while len(self._due) and self._due.first_due() <= now_ns and len(self._ready) < _RELEASE_MAX:
             self._ready.append(self._due.pop())
+        before = len(self._ready)
         if self._ready:
             self._release(now_ns)
         if self._ready:
-            self._kernel.schedules.arm(self, now_ns + _RETRY_NS)
+            retry_ns = now_ns if len(self._ready) < before else now_ns + _RETRY_NS
+            self._kernel.schedules.arm(self, retry_ns)
         elif len(self._due):
             self._kernel.schedules.arm(self, self._due.first_due())
 
@@ -88,14 +89,16 @@ class Schedule:
         """Append the ready messages that can be read now, in the order in which they are due."""
         messages: list[Message] = []
         offsets: list[int] = []
+        size_bytes = 0
         for offset in self._ready:
-            if offset >= self.log.readable:
+            if offset >= self.log.readable or size_bytes > limits.BATCH_SIZE_BYTES_TARGET:
                 break
             found = self._read(offset)
             if found is None:
                 break
             messages.append(found)
             offsets.append(offset)
+            size_bytes += len(found.body)
         if not messages or self.partition.log.failed:
             return
         log = self.partition.log
@@ -108,14 +111,17 @@ class Schedule:
             if kernel.store.journal.staged:
                 raise StoreFull("the journal waits for room")
             base_offset = log.end
-            ticket = log.append_messages(messages, now_ns=self.partition.last_time_ns, origin=_ORIGIN_NONE)
+            log.append_messages(messages, now_ns=self.partition.last_time_ns, origin=_ORIGIN_NONE)
         except (StoreFull, StoreFailed):
             for offset in offsets:
                 kernel.journal(journal_entries.scheduled(number, offset, 1, now_ns))
             return
-        self._released.append((ticket, base_offset, offsets))
+        self.releases()
+        self._released.append((base_offset, offsets))
         for _ in offsets:
             self._ready.popleft()
+        for group in self.topic.groups.values():
+            group.released(self.partition, base_offset, offsets)
         kernel.appended(self.topic)
 
     def _read(self, offset: int) -> Message | None:
@@ -129,6 +135,20 @@ class Schedule:
         found = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, 1, piece.end)
         return found[0]
 
+    def count_from(self, offset: int) -> int:
+        """Count what waits and was scheduled at or behind an offset of the schedule's log."""
+        return sum(ready >= offset for ready in self._ready) + self._due.count_from(offset)
+
+    def clear(self) -> None:
+        """Drop everything that waits."""
+        self._due.clear()
+        self._ready.clear()
+        self._kernel.journal(journal_entries.schedule_state(self.partition.number))
+        for base_offset, offsets in self.releases():
+            flat = journal_entries.integers([number for offset in offsets for number in (0, offset)])
+            self._kernel.journal(journal_entries.waiting(self.partition.number, flat))
+            self._kernel.journal(journal_entries.released(self.partition.number, base_offset, offsets))
+
     def close(self) -> None:
         """Be gone: nothing is released any more."""
         self._due.clear()
@@ -137,18 +157,17 @@ class Schedule:
         self.armed_ns = None
 
     def releases(self) -> list[tuple[int, list[int]]]:
-        """Give what was released and is not synced in the partition, as (first offset there, offsets here).
+        """Give what was released and may be lost yet, as (first offset in the partition, offsets here).
 
         An append that failed stays among them: only the next start can see whether it is there after all.
         """
-        durable = self.partition.log.durable
-        while self._released and self._released[0][0].state is TicketState.DONE and self._released[0][1] < durable:
+        while self._released and self._released[0][0] + len(self._released[0][1]) <= self.partition.log.durable:
             self._released.popleft()
-        return [(base_offset, offsets) for _, base_offset, offsets in self._released]
+        return list(self._released)
 
     def pairs(self) -> list[bytes]:
         """Give (due i64, offset i64) pairs of everything that waits or is among `releases`, in pieces: for snapshots."""
-        at_once = [*self._ready, *(offset for _, offsets in self.releases() for offset in offsets)]
+        at_once = [*self._ready, *(offset for _base, offsets in self.releases() for offset in offsets)]
         ready = journal_entries.integers([number for offset in at_once for number in (0, offset)])
         return [*([ready] if ready else []), *self._due.pairs()]
 
@@ -156,5 +175,5 @@ class Schedule:
     def first_needed(self) -> int:
         """Give the lowest offset of the schedule's log that still waits, or may have to again."""
         lowest = min(self._ready, default=self.log.end)
-        lowest = min([lowest, *(min(offsets) for _, offsets in self.releases())])
+        lowest = min([lowest, *(min(offsets) for _base, offsets in self.releases())])
         return min(lowest, self._due.smallest_value()) if len(self._due) else lowest

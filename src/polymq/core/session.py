@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
+# What was allowed before is remembered for so many names: anybody may ask for any number of names.
+_ALLOWED_MAX = 1024
+
 
 class Session:
     """What one principal may do. Every method raises Refusal with the reason when it may not or cannot."""
@@ -52,6 +55,11 @@ class Session:
     def describe(self, peer: PeerView) -> None:
         """Say who is at the other end, for statistics."""
         self.peer = peer
+
+    def forget(self, topic: str) -> None:
+        """A topic is gone: drop what refers to it."""
+        self._targets.pop(topic, None)
+        self.published.pop(topic, None)
 
     def login(self, principal: Principal) -> None:
         """Become somebody else: what was allowed before is asked anew."""
@@ -106,7 +114,7 @@ class Session:
     def delete_topic(self, topic: str) -> None:
         """Remove a topic, its groups and its messages."""
         self._authorize(Action.MANAGE, topic)
-        self.broker.catalogue.delete_topic(self._topic(topic))
+        self._delete_topic(self._topic(topic))
 
     def empty_topic(self, topic: str) -> None:
         """Drop the messages that no group has been given."""
@@ -182,7 +190,12 @@ class Session:
         topic = group.topic
         self.broker.catalogue.delete_group(group)
         if topic.ephemeral and not topic.groups:
-            self.broker.catalogue.delete_topic(topic)
+            self._delete_topic(topic)
+
+    def _delete_topic(self, topic: Topic) -> None:
+        self.broker.catalogue.delete_topic(topic)
+        for session in self.broker.sessions:
+            session.forget(topic.name)
 
     # -- consuming -------------------------------------------------------------------------------------------------
 
@@ -240,9 +253,9 @@ class Session:
         """Give a message back, for now or for later."""
         _work(subscription).requeue(subscription, message_id, delay_ns=delay_ns)
 
-    def extend(self, subscription: Subscription, message_id: int, *, lease_ns_max: int) -> None:
-        """Start the lease of a message anew, at most to `lease_ns_max` after its delivery."""
-        _work(subscription).extend(subscription, message_id, lease_ns_max=lease_ns_max)
+    def extend(self, subscription: Subscription, message_id: int, *, lease_ns: int, lease_ns_max: int) -> None:
+        """Lease a message for `lease_ns` from now on, at most to `lease_ns_max` after its delivery."""
+        _work(subscription).extend(subscription, message_id, lease_ns=lease_ns, lease_ns_max=lease_ns_max)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -305,6 +318,8 @@ class Session:
             return True
         if not self.broker.authorizer.allows(self.principal, action, topic, group):
             return False
+        if len(self._allowed) >= _ALLOWED_MAX:
+            self._allowed.clear()
         self._allowed.add(key)
         return True
 

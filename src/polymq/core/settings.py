@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polymq.core.lease_window import SLOTS_DENSE
+
 __all__ = ["CoreSettings"]
 
 _HOUR_NS = 3_600_000_000_000
@@ -19,6 +21,7 @@ class CoreSettings:
     retention_disk_share: at most this share of the disk is used for such messages
     group_consumers_max:  consumers per group; 0 is no limit
     topics_max:           topics in one data folder
+    slots_dense:          slots that a group's window may have before stragglers leave it; tests make it small
     """
 
     partitions: int = 1
@@ -27,3 +30,4 @@ class CoreSettings:
     retention_disk_share: float = 0.10
     group_consumers_max: int = 0
     topics_max: int = 1_000_000
+    slots_dense: int = SLOTS_DENSE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from polymq.core.group import GroupKind
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 
 if TYPE_CHECKING:
@@ -113,6 +114,16 @@ class Topic:
         """Give the groups everything."""
         for partition in self.partitions:
             partition.held_from = None
+
+    @property
+    def held_anywhere(self) -> bool:
+        """Whether some partition keeps messages from the groups."""
+        return any(partition.held_from is not None for partition in self.partitions)
+
+    @property
+    def has_work_group(self) -> bool:
+        """Whether anybody works through the topic; only then is nothing held back for the first who will."""
+        return any(group.kind is GroupKind.WORK for group in self.groups.values())
 
     @property
     def held(self) -> int:

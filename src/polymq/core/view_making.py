@@ -66,6 +66,7 @@ def group_view(group: Group, *, consumers: bool) -> GroupView:
         requeue_count=work.requeue_count if work else 0,
         timeout_count=work.timeout_count if work else 0,
         consumer_count=len(group.consumers),
+        scheduled=work.scheduled if work else 0,
         consumers=tuple(consumer_view(consumer) for consumer in group.consumers) if consumers else (),
     )
 

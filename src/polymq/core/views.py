@@ -98,8 +98,8 @@ class GroupView:
 
     `depth` counts messages that wait to be delivered: neither leased nor deferred, and not those that the topic
     holds back (`TopicView.held`). `message_count` counts messages that became the group's since it exists,
-    redeliveries not included, the topic's deferred publishes included; `requeue_count` and `timeout_count` are redeliveries asked for and leases that ran
-    out. `consumers` is empty if they were not asked for; `consumer_count` is right either way.
+    redeliveries not included, the topic's deferred publishes included (`scheduled` of them wait); `requeue_count` and
+    `timeout_count` are redeliveries asked for and leases that ran out. `consumers` is empty if they were not asked for; `consumer_count` is right either way.
     """
 
     name: str
@@ -113,6 +113,7 @@ class GroupView:
     requeue_count: int
     timeout_count: int
     consumer_count: int
+    scheduled: int = 0
     consumers: tuple[ConsumerView, ...] = ()
     latency: LatencyView = field(default_factory=LatencyView)
 

@@ -29,6 +29,8 @@ __all__ = ["Run", "Share", "WorkGroup"]
 
 # A given-back message waits behind this many at most: those behind a long backlog must not wait for all of it.
 _REQUEUE_DEPTH: Final = 10_000
+# Deferred messages woken in one step: a few milliseconds.
+_WAKE_MAX: Final = 2_000
 
 
 class Run(NamedTuple):
@@ -39,6 +41,10 @@ class Run(NamedTuple):
     first: int
     messages: int
     attempts: int
+
+    def is_over(self, owner: int) -> bool:
+        """Whether nothing of it is out any more."""
+        return self.share.window.is_over(self.first, self.messages, owner, self.attempts)
 
 
 class Share:
@@ -95,7 +101,8 @@ class Share:
             self.back = self.partition.log.reader(offset)
         elif self.back.offset != offset:
             self.back.seek(offset)
-        return self.back.take(1, limits.SLICE_SIZE_BYTES_MAX)
+        piece = self.back.take(1, limits.SLICE_SIZE_BYTES_MAX)
+        return piece if piece is None or piece.offset == offset else None
 
     @property
     def waiting_for_disk(self) -> bool:
@@ -116,7 +123,8 @@ class WorkGroup:
         self.paused = False
         self.consumers: list[Subscription] = []
         self.shares = [
-            Share(partition, LeaseWindow(partition.number, start)) for partition, start in zip(topic.partitions, starts, strict=True)
+            Share(partition, LeaseWindow(partition.number, start, kernel.slots_dense))
+            for partition, start in zip(topic.partitions, starts, strict=True)
         ]
         self.by_number = {share.partition.number: share for share in self.shares}
         # (message id, offset that new deliveries must reach first)
@@ -124,6 +132,8 @@ class WorkGroup:
         self.deferred = DueHeap()
         self.deferred_count = 0
         self.armed_ns: int | None = None
+        # Scheduled messages below these offsets (by partition number) are not for this group: it was emptied.
+        self.schedule_floors: dict[int, int] = {}
         self.requeue_count = 0
         self.timeout_count = 0
         self.counted_from = list(starts)
@@ -235,8 +245,10 @@ class WorkGroup:
             if piece is None:
                 if share.back is not None and share.back.waiting:
                     return None
-                # Its record is gone (trimmed or damaged): it can never be delivered, so it does not come back.
+                # Its record is gone (trimmed or damaged): it can never be delivered.
                 self.waiting.popleft()
+                share.window.discard(offset)
+                self._dirty(share)
                 continue
             self.waiting.popleft()
             attempts = share.window.lease_again(offset, consumer.owner)
@@ -249,7 +261,7 @@ class WorkGroup:
         consumer.leased += piece.count
         consumer.delivered += piece.count
         runs = consumer.runs
-        while runs and runs[0].share.window.floor >= runs[0].first + runs[0].messages:
+        while runs and runs[0].is_over(consumer.owner):
             runs.popleft()
         if len(runs) > consumer.runs_pruned_at:
             self._prune(consumer)
@@ -259,7 +271,7 @@ class WorkGroup:
 
     def _prune(self, consumer: Subscription) -> None:
         """Forget deliveries of which nothing is out any more, when there are many."""
-        alive = [run for run in consumer.runs if run.share.window.any_leased_in(run.first, run.messages, consumer.owner, run.attempts)]
+        alive = [run for run in consumer.runs if not run.is_over(consumer.owner)]
         consumer.runs = deque(alive)
         consumer.runs_pruned_at = max(1024, 2 * len(alive))
 
@@ -305,24 +317,27 @@ class WorkGroup:
             self._kernel.journal(entry)
         self._kernel.wake(self)
 
-    def extend(self, subscription: Subscription, message_id: int, *, lease_ns_max: int) -> None:
+    def extend(self, subscription: Subscription, message_id: int, *, lease_ns: int, lease_ns_max: int) -> None:
         """Start the lease of one message anew, at most to `lease_ns_max` after its delivery; raises Refusal."""
         share, offset = self._leased(subscription, message_id)
         now_ns = self._kernel.monotonic_ns()
-        _deadline, cap_ns = subscription.touched.get(message_id, (0, 0))
-        if not cap_ns:
-            run = next(r for r in subscription.runs if r.share is share and r.first <= offset < r.first + r.messages)
-            cap_ns = run.deadline_ns - subscription.lease_ns + lease_ns_max
-        attempts = share.window.slot(offset)[1]
-        deadline_ns = min(now_ns + subscription.lease_ns, cap_ns)
+        known = subscription.touched.get(message_id)
+        cap_ns = known[1] if known else self._delivered_ns(subscription, share, offset, now_ns) + lease_ns_max
+        deadline_ns = min(now_ns + lease_ns, cap_ns)
+        if known is None:
+            subscription.touches.push(deadline_ns, message_id)
+            self._kernel.leases.arm(subscription, deadline_ns)
+        elif deadline_ns <= known[0]:
+            return
         subscription.touched[message_id] = (deadline_ns, cap_ns)
-        run = Run(deadline_ns, share, offset, 1, attempts)
-        if subscription.runs and subscription.runs[-1].deadline_ns > deadline_ns:
-            ordered = sorted([*subscription.runs, run], key=lambda r: r.deadline_ns)
-            subscription.runs = deque(ordered)
-        else:
-            subscription.runs.append(run)
-        self._kernel.leases.arm(subscription, subscription.runs[0].deadline_ns)
+
+    def _delivered_ns(self, subscription: Subscription, share: Share, offset: int, now_ns: int) -> int:
+        """Say when a message that is out was delivered."""
+        attempts = share.window.slot(offset)[1]
+        for run in reversed(subscription.runs):
+            if run.share is share and run.attempts == attempts and run.first <= offset < run.first + run.messages:
+                return run.deadline_ns - subscription.lease_ns
+        return now_ns
 
     def _leased(self, subscription: Subscription, message_id: int) -> tuple[Share, int]:
         """Find a message that this consumer has out; raises Refusal."""
@@ -345,23 +360,24 @@ class WorkGroup:
         self._kernel.schedules.arm(self, due_ns)
 
     def _dirty(self, share: Share) -> None:
-        if not self.ephemeral:
-            self._dirty_shares.add(share)
-            self._kernel.has_settled(self)
+        self._dirty_shares.add(share)
+        self._kernel.has_settled(self)
 
     def journal_settled(self) -> None:
-        """Write what was settled in this turn to the journal."""
+        """Write what was settled in this turn to the journal; forget it, if the group does not outlive the process."""
         for share in self._dirty_shares:
             ranges = share.window.drain()
-            if ranges:
+            if ranges and not self.ephemeral:
                 self._kernel.journal(journal_entries.settled(self.id, share.partition.number, ranges))
         self._dirty_shares.clear()
 
     # -- time ------------------------------------------------------------------------------------------------------
 
     def fire(self, now_ns: int) -> None:
-        """Deferred messages may be due (wall clock)."""
-        while len(self.deferred) and self.deferred.first_due() <= now_ns:
+        """Deferred messages may be due (wall clock); so many per step that a turn stays short."""
+        for _ in range(_WAKE_MAX):
+            if not len(self.deferred) or self.deferred.first_due() > now_ns:
+                break
             message_id = self.deferred.pop()
             share = self.by_number[message_id >> limits.OFFSET_BITS]
             if share.window.wake(message_id & limits.OFFSET_MAX):
@@ -373,25 +389,37 @@ class WorkGroup:
 
     def expire(self, subscription: Subscription, now_ns: int) -> None:
         """Take back what `subscription` has kept too long (monotonic clock)."""
-        runs = subscription.runs
+        runs, touched, touches = subscription.runs, subscription.touched, subscription.touches
         while runs and runs[0].deadline_ns <= now_ns:
             run = runs.popleft()
-            window = run.share.window
-            for offset in window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
+            for offset in run.share.window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
                 message_id = run.share.partition.number << limits.OFFSET_BITS | offset
-                deadline_ns, _cap = subscription.touched.get(message_id, (0, 0))
-                if deadline_ns > now_ns:
-                    continue
-                subscription.touched.pop(message_id, None)
-                window.put_back(offset, deferred=False)
-                subscription.leased -= 1
-                self.timeout_count += 1
-                self._wait(message_id, run.share)
-        while runs and runs[0].share.window.floor >= runs[0].first + runs[0].messages:
+                if message_id not in touched:
+                    self._take_back(subscription, message_id, run.share, offset)
+        while len(touches) and touches.first_due() <= now_ns:
+            message_id = touches.pop()
+            deadline_ns, _cap_ns = touched.get(message_id, (0, 0))
+            if deadline_ns > now_ns:
+                touches.push(deadline_ns, message_id)
+            elif touched.pop(message_id, None) is not None:
+                share = self.by_number[message_id >> limits.OFFSET_BITS]
+                self._take_back(subscription, message_id, share, message_id & limits.OFFSET_MAX)
+        while runs and runs[0].is_over(subscription.owner):
             runs.popleft()
         if runs:
             self._kernel.leases.arm(subscription, runs[0].deadline_ns)
+        if len(touches):
+            self._kernel.leases.arm(subscription, touches.first_due())
         self._kernel.wake(self)
+
+    def _take_back(self, subscription: Subscription, message_id: int, share: Share, offset: int) -> None:
+        """End a lease that has run out."""
+        if share.window.check(offset, subscription.owner):
+            return
+        share.window.put_back(offset, deferred=False)
+        subscription.leased -= 1
+        self.timeout_count += 1
+        self._wait(message_id, share)
 
     # -- management ------------------------------------------------------------------------------------------------
 
@@ -411,6 +439,22 @@ class WorkGroup:
             consumer.leased = 0
             consumer.runs.clear()
             consumer.touched.clear()
+            consumer.touches.clear()
+        for partition in self.topic.partitions:
+            if partition.schedule is not None:
+                self._leave_out_scheduled(partition.number, partition.schedule.log.end)
+
+    def _leave_out_scheduled(self, number: int, floor: int) -> None:
+        self.schedule_floors[number] = floor
+        if not self.ephemeral:
+            self._kernel.journal(journal_entries.schedule_floor(self.id, number, floor))
+
+    def released(self, partition: Partition, base_offset: int, offsets: list[int]) -> None:
+        """Leave out those of the messages now appended at `base_offset` that were scheduled before an emptying."""
+        floor = self.schedule_floors.get(partition.number, 0)
+        for index, offset in enumerate(offsets):
+            if offset < floor:
+                self.drop(partition.index, base_offset + index, base_offset + index + 1)
 
     def drop(self, partition_index: int, first: int, end: int) -> None:
         """Leave out offsets [first, end) that the group has not come to yet."""
@@ -429,6 +473,7 @@ class WorkGroup:
         self.armed_ns = None
         for consumer in self.consumers:
             consumer.runs.clear()
+            consumer.touches.clear()
 
     def restore(self, windows: dict[int, LeaseWindow], due: dict[int, int], skips: dict[int, list[tuple[int, int]]]) -> None:
         """Recovery: take over what the journal says. `due` gives the due times of deferred messages by id."""
@@ -457,6 +502,8 @@ class WorkGroup:
                 yield journal_entries.dropped(self.id, number, first, end)
         for pairs in self.deferred.pairs():
             yield journal_entries.deferred(self.id, pairs)
+        for number, floor in self.schedule_floors.items():
+            yield journal_entries.schedule_floor(self.id, number, floor)
 
     def first_needed(self, partition_index: int) -> int:
         """Give the first offset of a partition that may still be delivered."""
@@ -478,7 +525,15 @@ class WorkGroup:
     def message_count(self) -> int:
         """How many messages became the group's since this process started or it was made."""
         pairs = zip(self.shares, self.counted_from, strict=True)
-        return sum(max(0, share.partition.limit - start) for share, start in pairs) + self.topic.scheduled
+        return sum(max(0, share.partition.limit - start) for share, start in pairs) + self.scheduled
+
+    @property
+    def scheduled(self) -> int:
+        """How many scheduled messages will be the group's. Cost: O(1), or O(scheduled) once the group was emptied."""
+        if not self.schedule_floors:
+            return self.topic.scheduled
+        schedules = [partition.schedule for partition in self.topic.partitions if partition.schedule is not None]
+        return sum(schedule.count_from(self.schedule_floors.get(schedule.partition.number, 0)) for schedule in schedules)
 
 
 def _refusal_code(failure: int) -> RefusalCode:

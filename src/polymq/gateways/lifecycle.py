@@ -35,11 +35,12 @@ class Liveness:
     Cost: one look at the clock per input; the deadline's timer is only set anew when it comes up.
     """
 
-    __slots__ = ("_beat_at_ns", "_heard_ns", "_interval_ns", "_monotonic_ns")
+    __slots__ = ("_beat_at_ns", "_heard_ns", "_interval_ns", "_monotonic_ns", "_silence_ns")
 
     def __init__(self, monotonic_ns: Callable[[], int]) -> None:
         self._monotonic_ns = monotonic_ns
         self._interval_ns = 0
+        self._silence_ns = 0
         self._beat_at_ns = 0
         self._heard_ns = 0
 
@@ -51,11 +52,16 @@ class Liveness:
     def start(self, interval_ns: int, effects: list[Effect]) -> None:
         """Begin, or begin anew with another interval; 0 turns heartbeats and deadline off."""
         self._interval_ns = interval_ns
-        self._heard_ns = now_ns = self._monotonic_ns()
-        self._beat_at_ns = now_ns + interval_ns
-        deadline_ns = now_ns + _INTERVALS_OF_SILENCE * interval_ns
+        self._beat_at_ns = self._monotonic_ns() + interval_ns
         effects.append(SetTimer(TimerName.HEARTBEAT, self._beat_at_ns if interval_ns else None))
-        effects.append(SetTimer(TimerName.READ_DEADLINE, deadline_ns if interval_ns else None))
+        self.expect(interval_ns, effects)
+
+    def expect(self, interval_ns: int, effects: list[Effect]) -> None:
+        """Change the read deadline alone: the peer has two of these intervals to say something; 0 turns it off."""
+        self._silence_ns = _INTERVALS_OF_SILENCE * interval_ns
+        self._heard_ns = self._monotonic_ns()
+        due_ns = self._heard_ns + self._silence_ns
+        effects.append(SetTimer(TimerName.READ_DEADLINE, due_ns if interval_ns else None))
 
     def heard(self) -> None:
         """Note that the peer said something."""
@@ -63,16 +69,14 @@ class Liveness:
 
     def timer(self, name: TimerName, effects: list[Effect]) -> Sign:
         """Say what a timer means, and set the next one."""
-        if not self._interval_ns:
-            return Sign.NOTHING
         now_ns = self._monotonic_ns()
-        if name is TimerName.HEARTBEAT:
+        if name is TimerName.HEARTBEAT and self._interval_ns:
             # From the last due time, not from now: heartbeats do not drift. Those that were missed are not made up for.
             self._beat_at_ns += self._interval_ns * ((now_ns - self._beat_at_ns) // self._interval_ns + 1)
             effects.append(SetTimer(TimerName.HEARTBEAT, self._beat_at_ns))
             return Sign.BEAT
-        if name is TimerName.READ_DEADLINE:
-            deadline_ns = self._heard_ns + _INTERVALS_OF_SILENCE * self._interval_ns
+        if name is TimerName.READ_DEADLINE and self._silence_ns:
+            deadline_ns = self._heard_ns + self._silence_ns
             if deadline_ns <= now_ns:
                 return Sign.SILENCE
             effects.append(SetTimer(TimerName.READ_DEADLINE, deadline_ns))

@@ -100,6 +100,9 @@ class Node:
             self.pump.abandon()
             self.broker.stop()
             self.pump.end_turn()
+            # What is out comes back with its attempts counted, and the next start has little to read.
+            self.broker.snapshot()
+            self.store.commit()
         self.store.close(clean=clean)
         self._worker.close()
         self.poller.close()

@@ -142,7 +142,7 @@ class Log:
 
     @property
     def durable(self) -> int:
-        """The offset before which everything survives a power loss."""
+        """The offset before which records survive a power loss."""
         return self.synced_point.end if self.synced_point is not None else 0
 
     # --- Coming back from an earlier life -----------------------------------------------------------------------------

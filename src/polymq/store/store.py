@@ -228,16 +228,17 @@ class Store:
         return log
 
     def delete_log(self, number: int) -> None:
-        """Forget a partition. Its files go once the journal entry that says so is synced."""
-        log = self._logs.pop(number)
-        log.deleted = True
-        log.fence(f"partition {number} is deleted")
-        log.close()
+        """Forget a partition, opened or not. Its files go once the journal entry that says so is synced."""
+        log = self._logs.pop(number, None)
+        if log is not None:
+            log.deleted = True
+            log.fence(f"partition {number} is deleted")
+            log.close()
+            if log in self._committer.dirty:
+                self._committer.dirty.remove(log)
         self._points.pop(number, None)
-        if log in self._committer.dirty:
-            self._committer.dirty.remove(log)
         self.journal.append(encode_deleted(number))
-        self._committer.remove_after_sync([f"{log.chain.folder}/"])
+        self._committer.remove_after_sync([f"{partition_folder(number)}/"])
 
     # --- The turn -----------------------------------------------------------------------------------------------------
 

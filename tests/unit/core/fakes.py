@@ -100,19 +100,15 @@ class FakeLog:
         self.sync = sync
         self.epoch = 1
         self.epochs = [(1, 0)]
+        self.durable = 0
         self.start = self.end = self.readable = 0
         self.failed = ""
         self.size_bytes = 0
         self.cold = False
-        self.durable_by_hand: int | None = None
         self.data = bytearray()
         self.index: list[tuple[int, int, int]] = []
         self.ticket: FakeTicket | None = None
         self.retained: list[int] = []
-
-    @property
-    def durable(self) -> int:
-        return self.readable if self.durable_by_hand is None else self.durable_by_hand
 
     def _add(self, records: bytes, count: int, now_ns: int, origin: int) -> FakeTicket:
         at = len(self.data)

@@ -71,7 +71,7 @@ def test_stragglers_move_to_the_overflow_and_can_still_be_settled() -> None:
         window.drain()
     assert window.floor > 500_000
     assert window.first_unsettled() == 0
-    assert window.overflow == {0: (LEASED, 1, 1), 1: (WAITING, 1, 1), 2: (DEFERRED, 1, 1)}
+    assert window.stragglers() == [(0, LEASED, 1, 1), (1, WAITING, 1, 1), (2, DEFERRED, 1, 1)]
     assert [window.slot(offset) for offset in (0, 3)] == [(LEASED, 1, 1), (SETTLED, 0, 0)]
     assert settle(window, 0, owner=2) == [(0, FAIL_NOT_OWNED)]
     assert settle(window, 0) == []
@@ -79,15 +79,24 @@ def test_stragglers_move_to_the_overflow_and_can_still_be_settled() -> None:
     assert not window.wake(2)
     assert window.lease_again(1, 7) == 2
     assert window.leased_in(0, 3, 7, 2) == [1]
-    assert window.any_leased_in(0, 3, 7, 2)
-    assert not window.any_leased_in(0, 3, 7, 1)
+    assert not window.is_over(0, 3, 7, 2)
+    assert window.is_over(0, 3, 7, 1)
     assert window.put_back(1, deferred=False) == 2
     assert window.lease_again(1, 7) == 3
     assert settle(window, 1, owner=7) == []
     assert window.first_unsettled() == 2
 
 
-def test_pairs_come_in_pieces_overflow_first() -> None:
+def test_what_waits_and_cannot_be_delivered_is_discarded() -> None:
+    window = LeaseWindow(PARTITION, 0)
+    window.lease(2, 1)
+    window.put_back(0, deferred=False)
+    window.discard(0)
+    assert ranges(window) == [(0, 0)]
+    assert window.floor == 1
+
+
+def test_pairs_come_in_pieces_the_spill_first() -> None:
     window = LeaseWindow(PARTITION, 0)
     window.lease(1, 1)
     for _ in range(300):
@@ -126,9 +135,9 @@ class Model:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60), st.integers(1, 3)), max_size=80))
-def test_window_is_a_dictionary_of_slots(steps: list[tuple[int, int, int]]) -> None:
-    window = LeaseWindow(PARTITION, 0)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 60), st.integers(1, 3)), max_size=80), st.sampled_from((1, 1 << 18)))
+def test_window_is_a_dictionary_of_slots(steps: list[tuple[int, int, int]], dense: int) -> None:
+    window = LeaseWindow(PARTITION, 0, slots_dense=dense)
     model = Model()
     restored = LeaseWindow(PARTITION, 0)
     for action, number, owner in steps:
@@ -153,6 +162,17 @@ def test_window_is_a_dictionary_of_slots(steps: list[tuple[int, int, int]]) -> N
             assert window.wake(number) == (slot[0] == DEFERRED)
             if slot[0] == DEFERRED:
                 model.slots[number] = (WAITING, slot[1], slot[2])
+        elif action == 6:
+            # Thousands that are settled at once push what is open into the spill, if that is to happen early.
+            first = window.next
+            window.lease(3000, owner)
+            assert settle(window, *range(first, first + 3000), owner=owner) == []
+            model.slots.update(dict.fromkeys(range(first, first + 3000), (SETTLED, 1, owner)))
+            model.next += 3000
+    for owner in (1, 2, 3):
+        mine = {o for o, slot in model.slots.items() if slot == (LEASED, 1, owner)}
+        assert set(window.leased_in(0, model.next, owner, 1)) == mine
+        assert window.is_over(0, model.next, owner, 1) == (not mine)
     open_slots = {offset: slot for offset, slot in model.slots.items() if slot[0] != SETTLED}
     assert window.leased == sum(slot[0] == LEASED for slot in open_slots.values())
     assert {o: (s, a) for o, s, a in window.unsettled()} == {o: slot[:2] for o, slot in open_slots.items()}

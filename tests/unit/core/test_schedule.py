@@ -72,3 +72,62 @@ def test_a_deleted_topic_takes_its_schedule_along(single: World) -> None:
     single.session.delete_topic("t")
     single.wait(2)
     assert single.store.logs == {}
+
+
+def test_large_messages_are_released_a_few_at_a_time(single: World) -> None:
+    consumer = single.consume("t", "g", 100)
+    for index in range(40):
+        single.publish("t", bytes([index]) * 1_000_000, delay_ns=SECOND_NS)
+    single.turn()
+    single.wait(1)
+    assert [body[:1] for body in inbox(consumer).bodies] == [bytes([index]) for index in range(40)]
+    assert all(count == 1 for _base, count, _at in single.store.logs[0].index)
+
+
+def test_emptying_a_topic_without_groups_drops_what_is_scheduled(single: World) -> None:
+    single.publish("t", b"x", delay_ns=SECOND_NS)
+    single.turn()
+    single.session.empty_topic("t")
+    assert single.view().scheduled == 0
+    single.turn()
+    single.restart()
+    consumer = single.consume("t", "g", 5)
+    single.wait(2)
+    assert inbox(consumer).got == []
+
+
+def test_a_snapshot_knows_what_was_released_and_is_not_synced(single: World) -> None:
+    single.consume("t", "g", 0)
+    single.publish("t", b"x", delay_ns=SECOND_NS)
+    single.wait(1)
+    single.broker.snapshot()
+    log = single.store.logs[0]
+    log.end = log.readable = 0
+    log.data.clear()
+    log.index.clear()
+    single.restart()
+    consumer = single.consume("t", "g", 5)
+    single.wait(1)
+    assert inbox(consumer).bodies == [b"x"]
+    log.durable = log.end
+    single.broker.snapshot()
+    single.restart()
+    assert single.view().scheduled == 0
+
+
+def test_an_undone_release_does_not_come_back_at_the_next_start(single: World) -> None:
+    consumer = single.consume("t", "g", 5)
+    single.publish("t", b"x", b"y")
+    single.publish("t", b"later", delay_ns=SECOND_NS)
+    single.wait(1)
+    log = single.store.logs[0]
+    log.end = log.readable = 0
+    log.data.clear()
+    log.index.clear()
+    for _ in range(3):
+        single.restart()
+        single.wait(0.1)
+    consumer = single.consume("t", "g", 5)
+    single.turn()
+    assert inbox(consumer).bodies == [b"later"]
+    assert log.end == 1

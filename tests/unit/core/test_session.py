@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from polymq import limits
@@ -155,3 +157,24 @@ def test_what_is_not_there_is_named(single: World) -> None:
     assert refused.value.code is RefusalCode.GROUP_NOT_FOUND
     with pytest.raises(Refusal, match="partitions 0"):
         single.session.log("t", 7)
+
+
+def test_names_that_anybody_makes_up_are_not_remembered_for_ever(single: World) -> None:
+    for index in range(3000):
+        with pytest.raises(Refusal):
+            single.session.delete_topic(f"unknown{index}")
+    for index in range(50):
+        single.publish(f"t{index}", b"x")
+        single.session.delete_topic(f"t{index}")
+    assert sys.getsizeof(single.session._allowed) < 200_000
+    assert single.session.published == {}
+    assert single.session._targets == {}
+
+
+def test_an_mpub_of_the_most_messages_that_nsqd_takes_fits(single: World) -> None:
+    count = 1_048_575
+    positions = memoryview(bytearray(8 * count)).cast("q")
+    sizes = memoryview(bytearray((1).to_bytes(8, "little") * count)).cast("q")
+    batch = MessageBatch(memoryview(b"x"), positions, sizes, first=0, count=count, size_bytes=count)
+    single.session.publish("t", batch, origin=1)
+    assert single.store.logs[0].end == count

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
 from polymq import limits
 from polymq.core.access import ANONYMOUS
+from polymq.core.group import GroupKind
 from polymq.errors import Refusal, RefusalCode
 
 from .conftest import SECOND_NS, World, inbox
+
+if TYPE_CHECKING:
+    from polymq.core.group import Subscription
 
 
 def bodies(count: int, prefix: str = "m") -> list[bytes]:
@@ -177,7 +184,7 @@ def test_touch_extends_up_to_the_cap(single: World) -> None:
     message_id = inbox(consumer).ids[0]
     for _ in range(2):
         single.wait(1.5)
-        single.session.extend(consumer, message_id, lease_ns_max=4 * SECOND_NS)
+        single.session.extend(consumer, message_id, lease_ns=2 * SECOND_NS, lease_ns_max=4 * SECOND_NS)
     assert len(inbox(consumer).got) == 1
     single.wait(0.999)
     assert len(inbox(consumer).got) == 1
@@ -191,7 +198,7 @@ def test_touching_one_of_many_leaves_the_others_alone(single: World) -> None:
     single.turn()
     ids = list(inbox(consumer).ids)
     single.wait(1)
-    single.session.extend(consumer, ids[1], lease_ns_max=60 * SECOND_NS)
+    single.session.extend(consumer, ids[1], lease_ns=2 * SECOND_NS, lease_ns_max=60 * SECOND_NS)
     single.session.credit(consumer, 0)
     single.wait(1)
     assert consumer.leased == 1
@@ -358,3 +365,135 @@ def test_a_session_that_ends_takes_its_subscriptions_with_it(single: World) -> N
     other.close()
     single.session = kept
     assert single.view().groups[0].consumer_count == 0
+
+
+def spilling(single: World) -> World:
+    """A broker that moves stragglers out of its windows after few messages."""
+    single.settings = replace(single.settings, slots_dense=16)
+    single.restart()
+    return single
+
+
+def pass_by(world: World, consumer: Subscription, messages: int, spare: int) -> None:
+    """Let messages pass and settle them all but `spare`."""
+    for _ in range(messages // 100):
+        world.publish("t", *[b"x"] * 100)
+        world.turn()
+        world.settle(consumer, *(message_id for message_id in inbox(consumer).ids[-100:] if message_id != spare))
+
+
+def test_a_lease_ends_though_thousands_have_passed_meanwhile(single: World) -> None:
+    world = spilling(single)
+    consumer = world.consume("t", "g", 2500, lease_ns=2 * SECOND_NS)
+    world.publish("t", b"stuck")
+    world.turn()
+    stuck = inbox(consumer).ids[0]
+    pass_by(world, consumer, 5000, stuck)
+    share = consumer.group.shares[0]  # type: ignore[attr-defined]
+    assert share.window.stragglers()
+    world.wait(2)
+    assert inbox(consumer).got[-1] == (b"stuck", 2)
+    assert world.view().groups[0].timeout_count == 1
+    assert world.settle(consumer, stuck) == []
+
+
+def test_touching_works_though_thousands_have_passed_meanwhile(single: World) -> None:
+    world = spilling(single)
+    consumer = world.consume("t", "g", 2500, lease_ns=2 * SECOND_NS)
+    world.publish("t", b"stuck")
+    world.turn()
+    stuck = inbox(consumer).ids[0]
+    pass_by(world, consumer, 5000, stuck)
+    world.wait(1)
+    world.session.extend(consumer, stuck, lease_ns=2 * SECOND_NS, lease_ns_max=60 * SECOND_NS)
+    world.wait(1.5)
+    assert consumer.leased == 1
+    world.wait(0.5)
+    assert inbox(consumer).got[-1] == (b"stuck", 2)
+
+
+def test_touching_again_and_again_costs_one_entry(single: World) -> None:
+    consumer = single.consume("t", "g", 1, lease_ns=2 * SECOND_NS)
+    single.publish("t", b"x")
+    single.turn()
+    message_id = inbox(consumer).ids[0]
+    for _ in range(100):
+        single.clock.now_ns += 1_000_000
+        single.session.extend(consumer, message_id, lease_ns=2 * SECOND_NS, lease_ns_max=60 * SECOND_NS)
+    assert (len(consumer.runs), len(consumer.touches), len(consumer.touched)) == (1, 1, 1)
+    single.wait(1.999)
+    assert consumer.leased == 1
+    single.wait(0.001)
+    assert inbox(consumer).got == [(b"x", 1), (b"x", 2)]
+    single.settle(consumer, message_id)
+    assert not consumer.touched
+
+
+def test_many_deferred_at_once_are_woken_over_several_steps(single: World) -> None:
+    consumer = single.consume("t", "g", 5000)
+    single.publish("t", *bodies(4500))
+    single.turn()
+    for message_id in list(inbox(consumer).ids):
+        single.session.requeue(consumer, message_id, delay_ns=SECOND_NS)
+    single.turn()
+    single.clock.now_ns += SECOND_NS
+    single.broker.tick()
+    assert single.view().groups[0].deferred == 2500
+    single.turn()
+    assert single.view().groups[0].deferred == 0
+    assert len(inbox(consumer).got) == 9000
+
+
+def test_a_record_that_is_gone_is_given_up_and_frees_the_floor(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    single.publish("t", b"gone", b"kept")
+    single.turn()
+    single.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=0)
+    single.session.credit(consumer, 5)
+    single.store.logs[0].start = 1
+    single.turn()
+    assert inbox(consumer).bodies == [b"gone", b"kept"]
+    single.settle(consumer, inbox(consumer).ids[-1])
+    assert consumer.group.first_needed(0) == 2
+
+
+def test_ephemeral_groups_remember_nothing_of_what_was_settled(single: World) -> None:
+    consumer = single.consume("t", "g", 10, ephemeral_group=True)
+    single.publish("t", *bodies(10))
+    single.turn()
+    single.settle(consumer, *inbox(consumer).ids[::2])
+    single.turn()
+    share = consumer.group.shares[0]  # type: ignore[attr-defined]
+    assert share.window.drain() == b""
+
+
+def test_emptying_a_group_drops_what_is_scheduled_for_it_alone(world: World) -> None:
+    emptied = world.consume("t", "emptied", 10)
+    other = world.consume("t", "other", 10)
+    world.publish("t", b"before", delay_ns=SECOND_NS)
+    world.turn()
+    world.session.empty_group("t", "emptied")
+    assert {view.name: view.scheduled for view in world.view().groups} == {"emptied": 0, "other": 1}
+    for _ in range(4):
+        world.publish("t", b"after", delay_ns=SECOND_NS)
+    world.turn()
+    world.restart()
+    emptied, other = world.consume("t", "emptied", 10), world.consume("t", "other", 10)
+    world.wait(2)
+    assert inbox(emptied).bodies == [b"after"] * 4
+    assert sorted(inbox(other).bodies) == [*[b"after"] * 4, b"before"]
+
+
+def test_only_a_work_group_takes_the_backlog(single: World) -> None:
+    single.publish("t", b"x")
+    single.turn()
+    single.consume("t", "watch", 0, kind=GroupKind.LIVE)
+    single.session.commit_offset("t", "reader", 0, 0)
+    assert single.view().held == 1
+    worker = single.consume("t", "work", 5)
+    single.turn()
+    assert inbox(worker).bodies == [b"x"]
+    single.session.delete_group("t", "work")
+    single.publish("t", b"y")
+    single.turn()
+    assert single.view().held == 1

@@ -155,10 +155,9 @@ def topic_stats(view: TopicView, clients: Callable[[Iterable[ConsumerView]], lis
     groups = [group for group in view.groups if group.kind == _WORK]
     # nsqd hands a deferred publish to the topic's channels at once, and keeps it in the topic if there are none.
     scheduled_with_topic = 0 if groups else view.scheduled
-    scheduled_with_channels = view.scheduled - scheduled_with_topic
     return TopicStats(
         name=view.name,
-        channels=[_channel_stats(group, clients, scheduled_with_channels) for group in groups],
+        channels=[_channel_stats(group, clients) for group in groups],
         depth=view.held + scheduled_with_topic,
         message_count=view.message_count,
         message_bytes=view.message_bytes,
@@ -167,12 +166,12 @@ def topic_stats(view: TopicView, clients: Callable[[Iterable[ConsumerView]], lis
     )
 
 
-def _channel_stats(group: GroupView, clients: Callable[[Iterable[ConsumerView]], list[ClientStats]] | None, scheduled: int) -> ChannelStats:
+def _channel_stats(group: GroupView, clients: Callable[[Iterable[ConsumerView]], list[ClientStats]] | None) -> ChannelStats:
     return ChannelStats(
         name=group.name,
         depth=group.depth,
         in_flight_count=group.leased,
-        deferred_count=group.deferred + scheduled,
+        deferred_count=group.deferred + group.scheduled,
         message_count=group.message_count,
         requeue_count=group.requeue_count,
         timeout_count=group.timeout_count,

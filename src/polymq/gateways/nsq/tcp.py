@@ -82,6 +82,7 @@ class NsqGateway(BaseGateway):
         self._monotonic_ns = monotonic_ns
         self._decoder = Decoder(settings)
         self._agreement: Agreement = first_agreement(settings)
+        self._first_agreement = self._agreement
         self._identified = False
         self._greeted = False
         self._closing = False
@@ -192,11 +193,15 @@ class NsqGateway(BaseGateway):
         self._agreement = answer
         self._decoder.heartbeats = answer.heartbeat_interval_ms > 0
         self._describe(client_id=answer.client_id, host_name=answer.hostname)
-        if not self._identified:
-            self._identified = True
-            self._greeted = True
-            self._start_heartbeats(effects)
-            self._start_gathering(effects)
+        if self._identified:
+            # Only the first IDENTIFY sets what a delivery depends on; the read deadline follows every one. Observed on 1.3.0.
+            self._liveness.expect(answer.heartbeat_interval_ms * _NS_PER_MS, effects)
+            return
+        self._identified = True
+        self._greeted = True
+        self._first_agreement = answer
+        self._start_heartbeats(effects)
+        self._start_gathering(effects)
 
     def _start_heartbeats(self, effects: list[Effect]) -> None:
         self._liveness.start(self._agreement.heartbeat_interval_ms * _NS_PER_MS, effects)
@@ -234,8 +239,8 @@ class NsqGateway(BaseGateway):
                 event.topic.decode("ascii"),
                 event.channel.decode("ascii"),
                 listener=self,
-                lease_ns=self._agreement.message_timeout_ms * _NS_PER_MS,
-                sample_percent=self._agreement.sample_percent,
+                lease_ns=self._first_agreement.message_timeout_ms * _NS_PER_MS,
+                sample_percent=self._first_agreement.sample_percent,
                 ephemeral_topic=is_ephemeral(event.topic),
                 ephemeral_group=is_ephemeral(event.channel),
             )
@@ -269,7 +274,12 @@ class NsqGateway(BaseGateway):
         assert self._subscription is not None
         lease_ns_max = self._settings.message_timeout_ms_max * _NS_PER_MS
         try:
-            self._session.extend(self._subscription, event.id, lease_ns_max=lease_ns_max)
+            self._session.extend(
+                self._subscription,
+                event.id,
+                lease_ns=self._agreement.message_timeout_ms * _NS_PER_MS,
+                lease_ns_max=lease_ns_max,
+            )
         except Refusal as refusal:
             text = settle_refused(Command.TOUCH, b"%016x" % event.id, refusal.code)
             self._send(error_frame(text), effects)

@@ -64,7 +64,7 @@ def test_tls_compression_and_identity() -> None:
 def test_channel() -> None:
     (channel,) = topic_stats(TOPIC, None).channels
     counts = (channel.depth, channel.in_flight_count, channel.deferred_count, channel.message_count, channel.client_count)
-    assert counts == (1, 2, 3 + TOPIC.scheduled, 4, 7)
+    assert counts == (1, 2, 3 + TOPIC.groups[0].scheduled, 4, 7)
     assert channel.clients is None
 
 

@@ -196,6 +196,17 @@ def test_heartbeats_start_with_the_magic_and_again_with_identify(single: World) 
     assert again == SetTimer(TimerName.HEARTBEAT, 3 * SECOND_NS)
 
 
+def test_only_the_first_identify_sets_what_deliveries_depend_on(single: World) -> None:
+    client = Client(single)
+    client.send(identify(msg_timeout=60_000, sample_rate=0))
+    effects = client.send(identify(msg_timeout=1000, sample_rate=10, heartbeat_interval=2000) + b"SUB t ch\nRDY 1\n")
+    assert [(effect.name, effect.due_ns) for effect in effects if isinstance(effect, SetTimer)] == [
+        (TimerName.READ_DEADLINE, 4 * SECOND_NS)
+    ]
+    consumer = single.broker.catalogue.topics["", "t"].groups["ch"].consumers[0]
+    assert (consumer.lease_ns, consumer.sample_percent) == (60 * SECOND_NS, 0)
+
+
 def test_silence_ends_the_connection_and_any_command_prevents_that(single: World) -> None:
     client = Client(single)
     client.send(identify(heartbeat_interval=1000))

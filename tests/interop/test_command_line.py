@@ -1,0 +1,131 @@
+"""The commands as people type them, against a broker as `polymq serve` starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.interop.servers import answers, free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Runs `polymq` in a folder, with the broker's addresses in the environment, as a user would set them once."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command and leave it running."""
+        command = [sys.executable, "-m", "polymq.cli", *arguments]
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def run(self, *arguments: str, given: bytes = b"") -> tuple[int, str, str]:
+        """Run a command to its end: exit status, what it wrote, what it said."""
+        with self.start(*arguments) as process:
+            written, said = process.communicate(given, timeout=TIMEOUT_S)
+        return process.returncode, written.decode(), said.decode()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A folder of its own, and ports that nothing else uses."""
+    tcp, http, admin = (f"127.0.0.1:{port}" for port in free_ports(3))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("POLYMQ_")}
+    return Shell(tmp_path, {**clean, "POLYMQ_NSQ_TCP": tcp, "POLYMQ_NSQ_HTTP": http, "POLYMQ_SERVER_HTTP": admin})
+
+
+@pytest.fixture
+def broker(shell: Shell) -> Iterator[subprocess.Popen[bytes]]:
+    """A broker on ./polymq-data; afterwards it must end well when asked to."""
+    with shell.start("serve", "--log-level", "warning") as process:
+        began = time.monotonic()
+        while not answers(shell.environment["POLYMQ_NSQ_HTTP"]):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() - began < TIMEOUT_S
+            time.sleep(0.01)
+        yield process
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=TIMEOUT_S)
+        assert (process.returncode, said) == (0, b"")
+
+
+@pytest.mark.usefixtures("broker")
+def test_the_first_steps_of_the_readme(shell: Shell) -> None:
+    assert shell.run("publish", "greetings", "hello", "hello again") == (0, "", "published 2 messages to greetings\n")
+    assert shell.run("publish", "greetings", given="eins\n\nzwei ü".encode())[2] == "published 2 messages to greetings\n"
+    assert shell.run("publish", "greetings", "--whole", given=b"a\nb")[0] == 0
+    status, written, _ = shell.run("consume", "greetings", "me", "--count", "3", "--format", "body")
+    assert (status, written) == (0, "hello\nhello again\neins\n")
+    status, written, _ = shell.run("consume", "greetings", "me", "--idle", "1s", "--format", "json")
+    assert [json.loads(line)["body"] for line in written.splitlines()] == ["zwei ü", "a\nb"]
+    status, written, _ = shell.run("tail", "greetings", "--from", "start", "--format", "json")
+    assert [json.loads(line)["offset"] for line in written.splitlines()] == [0, 1, 2, 3, 4]
+    assert shell.run("tail", "greetings", "-n", "1", "--format", "body") == (0, "a\nb\n", "")
+    (topic,) = json.loads(shell.run("stats", "--json")[1])
+    assert (topic["name"], topic["in_log"], topic["groups"]["me"]["waiting"], topic["groups"]["me"]["in_flight"]) == ("greetings", 5, 0, 0)
+    status, written, said = shell.run("inspect", "polymq-data", "--records", "--format", "body")
+    assert (status, written, said) == (0, "hello\nhello again\neins\nzwei ü\na\nb\n", "")
+
+
+@pytest.mark.usefixtures("broker")
+def test_following_shows_messages_as_they_come(shell: Shell) -> None:
+    shell.run("publish", "t", "first")
+    with shell.start("tail", "t", "-f", "--format", "body") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"first\n"
+        shell.run("publish", "t", "second")
+        assert process.stdout.readline() == b"second\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 130
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_delay_is_kept(shell: Shell) -> None:
+    assert shell.run("publish", "t", "later", "--delay", "1s")[0] == 0
+    assert shell.run("tail", "t") == (0, "", "")
+    began = time.monotonic()
+    assert shell.run("consume", "t", "c", "--count", "1", "--format", "body")[1] == "later\n"
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.usefixtures("broker")
+def test_ctrl_c_ends_a_consumer_that_waits(shell: Shell) -> None:
+    shell.run("publish", "t", "first")
+    with shell.start("consume", "t", "c", "--format", "body") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"first\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_second_broker_does_not_take_the_folder(shell: Shell) -> None:
+    status, _, said = shell.run("serve", "--nsq", "127.0.0.1:0", "--nsq-http", "off", "--http", "off")
+    assert status == 1
+    assert "in use by another process" in said
+
+
+def test_without_a_broker_it_is_said_what_to_do(shell: Shell) -> None:
+    for arguments in (("tail", "t"), ("stats",)):
+        status, _, said = shell.run(*arguments)
+        assert status == 1
+        assert "Is the broker running there? `polymq serve` starts one" in said

@@ -1,0 +1,115 @@
+"""The core on the real store: what the fakes of the other tests may be too kind to show."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from array import array
+from typing import TYPE_CHECKING
+
+import pytest
+
+from polymq.core.access import ANONYMOUS
+from polymq.core.broker import Broker
+from polymq.store.files import RealFiles
+from polymq.store.store import Store
+from polymq.store.workers import InlineWorker
+from polymq.wire.slices import MessageBatch
+
+from .fakes import FakeClock, Inbox
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from polymq.core.session import Session
+
+
+class Process:
+    """A broker over a folder, which can be left in order or as a kill leaves it."""
+
+    def __init__(self, folder: Path, clock: FakeClock) -> None:
+        self.clock = clock
+        self.store = Store.open(
+            RealFiles(str(folder)), InlineWorker(), clock=clock, boot_id="boot", random_u64=lambda: secrets.randbits(63)
+        )
+        self.broker = Broker(self.store, clock, random.Random(1))
+        self.broker.start()
+        self.session: Session = self.broker.session(ANONYMOUS)
+
+    def turn(self) -> None:
+        for _ in range(50):
+            self.broker.tick()
+            self.store.commit()
+            self.store.poll()
+            for delivery in self.broker.dispatch():
+                delivery.subscription.listener.take(delivery)  # type: ignore[attr-defined]
+
+    def end(self, *, clean: bool) -> None:
+        if clean:
+            self.broker.stop()
+            self.broker.snapshot()
+        self.store.close(clean=clean)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
+def test_a_folder_with_all_kinds_of_things_starts_again(tmp_path: Path, clean: bool) -> None:
+    clock = FakeClock()
+    first = Process(tmp_path, clock)
+    first.session.ensure_topic("e#ephemeral", ephemeral=True)
+    first.session.publish("e#ephemeral", MessageBatch.of([b"gone"]), origin=1)
+    first.session.publish("e#ephemeral", MessageBatch.of([b"gone"]), origin=1, delay_ns=10**9)
+    first.session.create_topic("t", partitions=3)
+    inbox = Inbox()
+    consumer = first.session.subscribe("t", "g", listener=inbox, lease_ns=10**9)
+    first.session.credit(consumer, 2)
+    for index in range(6):
+        first.session.publish("t", MessageBatch.of([b"%d" % index]), origin=1)
+    first.session.publish("t", MessageBatch.of([b"later"]), origin=1, delay_ns=5 * 10**9)
+    first.session.create_topic("empty")
+    first.session.create_topic("deleted")
+    first.turn()
+    first.session.delete_topic("deleted")
+    settled = inbox.bodies[0]
+    first.session.requeue(consumer, inbox.ids[1], delay_ns=3 * 10**9)
+    first.turn()
+
+    first.session.settle(consumer, memoryview(array("q", inbox.ids[:1])), 0, 1)
+    first.session.credit(consumer, 0)
+    first.turn()
+    first.end(clean=clean)
+    for _ in range(2):
+        second = Process(tmp_path, clock)
+        assert second.session.topic_names() == ["empty", "t"]
+        second.end(clean=clean)
+    third = Process(tmp_path, clock)
+    again = Inbox()
+    subscription = third.session.subscribe("t", "g", listener=again, lease_ns=10**12)
+    third.session.credit(subscription, 100)
+    third.turn()
+    before = set(again.bodies)
+    clock.now_ns += 10 * 10**9
+    third.turn()
+    assert set(again.bodies) == {b"%d" % index for index in range(6)} - {settled} | {b"later"}
+    assert len(again.bodies) == 6
+    assert b"later" not in before
+    third.end(clean=True)
+
+
+def test_attempts_survive_a_clean_stop(tmp_path: Path) -> None:
+    clock = FakeClock()
+    first = Process(tmp_path, clock)
+    inbox = Inbox()
+    consumer = first.session.subscribe("t", "g", listener=inbox, lease_ns=10**9)
+    first.session.credit(consumer, 1)
+    first.session.publish("t", MessageBatch.of([b"x"]), origin=1)
+    first.turn()
+    clock.now_ns += 10**9
+    first.turn()
+    assert inbox.got == [(b"x", 1), (b"x", 2)]
+    first.end(clean=True)
+    second = Process(tmp_path, clock)
+    again = Inbox()
+    second.session.credit(second.session.subscribe("t", "g", listener=again, lease_ns=10**9), 1)
+    second.turn()
+    assert again.got == [(b"x", 3)]
+    second.end(clean=True)
