@@ -89,6 +89,7 @@ def acknowledge_before_append() -> Iterator[None]:
             late = self.__dict__.setdefault("_late", [])
             touched, self._touched[:] = list(self._touched), late
             for log in touched:
+                assert log._ticket is not None
                 log._ticket.resolve()
             self.__dict__["_late"] = [log for log in touched if log not in self._touched]
             commit(self)

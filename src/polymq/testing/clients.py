@@ -160,7 +160,7 @@ class Client:
         world, options, random = self.world, self.world.options, self.world.random
         count = 1 + random.randrange(options.multi_publish_count_max) if self._chance(options.multi_publish_percent) else 0
         serial = world.next_serial(count or 1)
-        bodies = [_body(number, random.randrange(options.body_size_bytes_max)) for number in range(serial, serial + (count or 1))]
+        bodies = [_body(number, random.randrange(*options.body_size_bytes)) for number in range(serial, serial + (count or 1))]
         delay_ms = 0
         if not count and self._chance(options.deferred_percent):
             delay_ms = 1 + random.randrange(options.deferred_ns_max // _MS)

@@ -398,6 +398,11 @@ class Ledger:
 
     # What is left at the end.
 
+    def falls_due_later(self, margin_ns: int) -> bool:
+        """Whether a promised message is deferred to a time that has not come, or came less than `margin_ns` ago."""
+        until_ns = self.clock.wall_ns() - margin_ns
+        return any(each.due_wall_ns > until_ns and each.promised_ns is not None for each in self.publications.values())
+
     def owed(self) -> list[tuple[Channel, Publication]]:
         """Every message that a channel must still be given, or must still be seen to be done with."""
         found: list[tuple[Channel, Publication]] = []

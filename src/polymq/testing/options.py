@@ -76,7 +76,7 @@ class Options:
     consumers_per_channel: int
     think_ns_max: int
     pipeline: int
-    body_size_bytes_max: int
+    body_size_bytes: tuple[int, int]  # from, below; of equal size, one batch fits where another one was
     multi_publish_percent: int
     multi_publish_count_max: int
     deferred_percent: int
@@ -112,13 +112,13 @@ class Options:
             store=_draw_store(random),
             network=_draw_network(random),
             sector_size_bytes=random.choice((512, 4096)),
-            disk_delay_ns_max=random.choice((0, 2 * _MS, 20 * _MS, 200 * _MS)),
+            disk_delay_ns_max=random.choice((0, 5 * _MS, 50 * _MS, 200 * _MS)),
             messages_per_life=random.choice((30, 100, 300)),
             publishers=random.choice((1, 2, 3)),
             consumers_per_channel=random.choice((1, 2, 3)),
             think_ns_max=random.choice((20 * _MS, 60 * _MS, 200 * _MS)),
             pipeline=random.choice((1, 3, 10)),
-            body_size_bytes_max=random.choice((20, 200, 200, 3000)),
+            body_size_bytes=random.choice(((0, 20), (0, 200), (0, 3000), (600, 601))),
             multi_publish_percent=maybe(10, 50, 90),
             multi_publish_count_max=random.choice((3, 10, 40)),
             deferred_percent=maybe(10, 50),
@@ -150,8 +150,8 @@ def _draw_lives(random: Random) -> tuple[LifePlan, ...]:
         (
             (Ending.KILL, Ending.KILL_IN_OPERATION),
             (Ending.POWER, Ending.POWER_IN_OPERATION),
+            (Ending.POWER, Ending.KILL),
             tuple(Ending),
-            (Ending.STOP, Ending.KILL),
         )
     )
     return tuple(
@@ -161,7 +161,7 @@ def _draw_lives(random: Random) -> tuple[LifePlan, ...]:
             operations=random.choice((0, 1, 2, 5, 20)),
             downtime_ns=random.choice((0, 10 * _MS, 1200 * _MS)),
         )
-        for _ in range(random.choice((1, 2, 3, 4)))
+        for _ in range(random.choice((1, 2, 3, 4, 5)))
     )
 
 
@@ -170,7 +170,7 @@ def _draw_topics(random: Random) -> tuple[TopicPlan, ...]:
         TopicPlan(
             name=f"topic{number}",
             partitions=random.choice((1, 1, 4)),
-            sync=random.random() < 0.3,
+            sync=random.random() < 0.4,
             channels=random.choice((1, 1, 2, 3)),
         )
         for number in range(random.choice((1, 1, 2)))

@@ -33,6 +33,7 @@ __all__ = ["World"]
 _SECOND_NS: Final = 1_000_000_000
 _DRAIN_NS_MAX: Final = 60 * _SECOND_NS
 _GHOSTS_NS: Final = 1_200_000_000
+_RELEASE_NS: Final = 100_000_000  # from the due time to the log, on a fast disk
 _OVERTIME_NS: Final = 2 * _SECOND_NS
 _START_ATTEMPTS_MAX: Final = 20
 _SETTLE_VERBS: Final = {b"E_FIN_FAILED": Verb.FINISH, b"E_REQ_FAILED": Verb.REQUEUE, b"E_TOUCH_FAILED": Verb.TOUCH}
@@ -57,7 +58,10 @@ class World:
         self.process: BrokerProcess | None = None
         self.faults = Faults(self)
         self._serial = 0
-        self._serials_end = 0
+        # The present life: its first message, its beginning, how long it is to last (0: it has no messages).
+        self._serials_before = 0
+        self._started_ns = 0
+        self._lasts_ns = 0
         self._boot = 0
 
     # What clients reach.
@@ -69,8 +73,10 @@ class World:
 
     @property
     def wants_messages(self) -> bool:
-        """Whether this life has not had its messages."""
-        return self._serial < self._serials_end
+        """Whether this life has not had its messages; they are spread over it, so that its end finds some under way."""
+        elapsed_ns = self.clock.monotonic_ns() - self._started_ns
+        quota = self.options.messages_per_life * min(elapsed_ns, self._lasts_ns) // max(1, self._lasts_ns)
+        return self._serial - self._serials_before <= quota and self._lasts_ns > 0
 
     def connect(self, connection: Connection) -> FakeStream | None:
         """Reach the broker, if it is up; what it says on this connection is told to the ledger."""
@@ -111,7 +117,7 @@ class World:
         if plan.ending.in_operation and plan.operations == 1:
             self.files.kill_at = self.random.randrange(40)  # while it starts
         try:
-            self._start()
+            self._start(plan.lasts_ns)
             self.faults.plan(plan.lasts_ns)
             self._run_until(clock.monotonic_ns() + plan.lasts_ns)
             if plan.ending.in_operation:
@@ -144,10 +150,10 @@ class World:
         assert self.process is not None
         return self.process
 
-    def _start(self) -> None:
-        """Start the broker; on a full disk the operator makes room."""
+    def _start(self, lasts_ns: int = 0) -> None:
+        """Start the broker, with messages to be published for so long."""
         self.ledger.started()
-        self._serials_end = self._serial + self.options.messages_per_life
+        self._serials_before, self._started_ns, self._lasts_ns = self._serial, self.clock.monotonic_ns(), lasts_ns
         self.files.watch(on_fault=self.faults.struck)
         self.process = BrokerProcess(self.files, self.clock, self.random, self.options, boot_id=f"boot{self._boot}")
         self.trace("the broker serves")
@@ -190,12 +196,19 @@ class World:
         ]
         end_ns = self.clock.monotonic_ns() + _DRAIN_NS_MAX
         step_ns = 50_000_000
-        while self.ledger.owed() or any(client.stream is None or client.connection.commands for client in self.clients):
+        while self._drains():
             self._run_until(self.clock.monotonic_ns() + step_ns)
             step_ns = min(2 * step_ns, _SECOND_NS)
             if self.clock.monotonic_ns() >= end_ns:
                 raise PromiseBrokenError(f"lost, or stuck: {self._describe_owed()}")
         self.trace("drained")
+
+    def _drains(self) -> bool:
+        """Whether there is anything left to wait for."""
+        if any(client.stream is None or client.connection.commands for client in self.clients):
+            return True
+        release_ns = _RELEASE_NS + 5 * self.options.disk_delay_ns_max
+        return self.ledger.falls_due_later(release_ns) or bool(self.ledger.owed())
 
     def _describe_owed(self) -> str:
         owed = [f"message {publication.serial} for {channel}" for channel, publication in self.ledger.owed()]

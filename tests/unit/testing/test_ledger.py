@@ -359,6 +359,16 @@ def test_a_deferred_publish_is_not_delivered_early() -> None:
     stage.deliver(consumer, 0)
 
 
+def test_what_is_deferred_is_waited_for() -> None:
+    stage = Stage()
+    stage.publish(0, delay_ns=SECOND)
+    assert stage.ledger.falls_due_later(MS)
+    stage.clock.advance(SECOND)
+    assert stage.ledger.falls_due_later(MS)
+    stage.clock.advance(MS)
+    assert not stage.ledger.falls_due_later(MS)
+
+
 def test_a_deferred_requeue_is_not_delivered_early() -> None:
     stage = Stage()
     stage.publish(0)
