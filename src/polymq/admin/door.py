@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import Refusal, RefusalCode, StoreError
 from polymq.wire.exchange import Response, Retry
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def endpoint(function: Callable[[Request, Door], Response | Retry]) -> Callable[
             return problem(error.status, error.code, str(error))
         except Refusal as refusal:
             return problem(REFUSALS[refusal.code], refusal.code.name, refusal.text)
+        except (StoreError, OSError) as error:
+            return problem(503, "STORE_FAILED", str(error))
         if isinstance(answer, Retry):
             return Retry(answer.due_ns, functools.partial(answering, answer.again))
         return answer

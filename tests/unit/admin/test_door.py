@@ -6,7 +6,7 @@ import pytest
 
 from polymq.admin.door import REFUSALS, Door, Problem, endpoint, number
 from polymq.core.session import Session
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import CorruptRecord, Refusal, RefusalCode
 from polymq.wire.exchange import Request, Response, Retry
 
 from .door_world import DoorWorld
@@ -65,3 +65,13 @@ def test_numbers() -> None:
     assert number(Request("GET", "/"), "n", 7) == 7
     with pytest.raises(Problem, match="lacks n="):
         number(Request("GET", "/"), "n")
+
+
+def test_damage_is_an_answer_and_not_the_end_of_the_connection(world: DoorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_args: object) -> None:
+        raise CorruptRecord("a.seg", position=7, expected="a batch", found="zeros")
+
+    monkeypatch.setattr(Session, "log", damaged)
+    answer = world.json("/v1/topics/t/0/offset?time_ns=0", 503)
+    assert answer["error"] == "STORE_FAILED"
+    assert "a.seg at byte 7" in answer["message"]
