@@ -141,3 +141,12 @@ def test_only_one_process_has_the_folder(files: RealFiles, tmp_path: Path) -> No
     files.close()
     other.lock()
     other.close()
+
+
+def test_hastening_touches_nothing(tmp_path: Path) -> None:
+    files = RealFiles(str(tmp_path))
+    file = files.open("a", create=True)
+    file.pwrite(b"x", 0)
+    files.hasten()
+    assert file.pread(2, 0) == b"x"
+    file.close()
