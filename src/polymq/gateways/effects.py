@@ -39,14 +39,17 @@ class TimerName(enum.Enum):
     RETRY = "retry"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Send:
-    """Write these bytes behind everything that the connection already has to write."""
+    """Write these bytes behind everything that the connection already has to write.
+
+    This and `SendAfter` are not frozen: that triples the cost of making one, and every round trip makes one.
+    """
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendAfter:
     """Write `data` once `ticket` is durable; later output of the connection queues behind it.
 

@@ -158,6 +158,11 @@ class Pump:
         store.commit()
         if store.unwritten:
             self._hang_up(store.unwritten)
+        if self._gated:
+            # Whoever waits for an answer has it first, and goes on while everything else is looked after. Only a
+            # connection that publishes and consumes may be written to twice for that.
+            self._settle()
+            self._flush_all()
         store.poll()
         if self._gated:
             self._settle()

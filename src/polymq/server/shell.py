@@ -39,6 +39,8 @@ _READABLE: Final = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 _WRITABLE: Final = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
 _EVENTS_PER_POLL: Final = 1024
 _ACCEPTS_PER_EVENT: Final = 64
+# Looks between two offers of the processor to others while spinning: an offer costs as much as a look.
+_LOOKS_PER_OFFER: Final = 4
 # Out of descriptors: try again when some may have become free.
 _ACCEPT_PAUSE_S: Final = 0.1
 # The event loop's timers have a resolution of a millisecond; anything shorter would be a busy loop.
@@ -242,8 +244,11 @@ class Shell:
         poll, now, offer = self._poller.poll, time.monotonic_ns, os.sched_yield
         ended_ns = self._turn_ended_ns
         until_ns = ended_ns + budget_ns
+        looks = 0
         while (now_ns := now()) < until_ns:
-            offer()
+            looks += 1
+            if looks % _LOOKS_PER_OFFER == 0:
+                offer()
             events = poll(0, _EVENTS_PER_POLL)
             if events:
                 self._policy.observe(now_ns - ended_ns, spun=True, slept=False)

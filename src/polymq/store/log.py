@@ -24,7 +24,8 @@ from polymq.store.retention import chained, droppable, forget, learn, seal_segme
 from polymq.store.segment import MAGIC_LOG, SEGMENT_HEADER_SIZE_BYTES, Segment
 from polymq.store.ticket import Ticket
 from polymq.store.workers import Lane
-from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, BatchHeader, encode_bodies, encode_message, seal
+from polymq.wire.batch import seal_fields
+from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, encode_bodies, encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -349,23 +350,9 @@ class Log:
         assert active is not None
         assert buffer is not None
         assert self._index is not None
-        header = BatchHeader(
-            0,
-            0,
-            0,
-            0,
-            origin,
-            0,
-            active.segment_id,
-            self.epoch,
-            self._batch_count,
-            self._batch_base,
-            self._base_time_ns,
-            producer_id,
-            producer_epoch,
-            sequence,
-        )
-        seal(buffer, at, self._staged, header)
+        count, base, time_ns = self._batch_count, self._batch_base, self._base_time_ns
+        fields = (origin, 0, active.segment_id, self.epoch, count, base, time_ns, producer_id, producer_epoch, sequence)
+        seal_fields(buffer, at, self._staged, fields)
         self._index.add(self._batch_base, active.used + at, self._base_time_ns)
 
     def _write(self, segment: Segment, buffer: bytearray, size: int, end: int) -> bool:
