@@ -30,7 +30,7 @@ run: ## the main job: 336,776 real flights through the broker, a kill -9, into P
 .PHONY: test
 test: setup ## unit tests compiled, those of the hot modules uncompiled as well, then simulated worlds
 	@printf '\n== unit tests, %s\n' "$$($(PYTHON_ENV)/python -c 'from polymq import _build; print(_build.report())')"
-	@$(PYTEST) tests/unit tests/project $(ARGS)
+	@$(PYTEST) tests/unit tests/project tests/upgrade $(ARGS)
 	@$(MAKE) test-pure
 	@$(MAKE) test-sim
 
