@@ -108,7 +108,6 @@ class Ledger:
         command.foreign = serial not in connection.seen
         if verb is not Verb.TOUCH:
             share.pending.append(command)
-            share.maybe_finished = share.maybe_finished or verb is Verb.FINISH
             share.let_go(connection)
         self._send(connection, command)
 
@@ -123,6 +122,8 @@ class Ledger:
         connection.open = False
         self._connections.remove(connection)
         for command in connection.commands:
+            if command.share is not None and command.verb is Verb.FINISH:
+                command.share.excused = True
             command.forget()
         connection.commands.clear()
         for share in list(connection.held.values()):
@@ -173,8 +174,6 @@ class Ledger:
             return
         command = self._confirm(connection, lambda command: command.verb is verb and command.id == message_id, failed=True)
         command.forget()
-        if verb is Verb.FINISH and command.share is not None:
-            command.share.maybe_finished = any(other.verb is Verb.FINISH for other in command.share.pending)
 
     def _confirm(self, connection: Connection, matches: Callable[[Command], bool], *, failed: bool = False) -> Command:
         """Take out the commands up to the first that matches; those before it have been carried out."""
@@ -296,7 +295,7 @@ class Ledger:
         now_ns = self.clock.monotonic_ns()
         share.attempts, share.life = attempts, self.life
         share.lease_from_ns, share.lease_seen_ns = made_ns, now_ns
-        share.maybe_finished = any(command.verb is Verb.FINISH for command in share.pending)
+        share.excused = False
         share.requeue_due_wall_ns = 0
         if any(command in connection.commands for command in share.pending):
             share.hold(None)  # a FIN or REQ of the lease before may yet end this one
@@ -337,10 +336,10 @@ class Ledger:
                 channel.confirmed_ns = None
             for share in channel.shares.values():
                 # A channel that is made anew may begin behind what the one before it was given.
-                share.maybe_finished = share.maybe_finished or channel.confirmed_ns is None
+                share.excused = share.excused or channel.confirmed_ns is None
                 if share.finished_ns is not None and share.finished_ns > until_ns:
                     share.finished_ns = None
-                    share.maybe_finished = True
+                    share.excused = True
                 if share.requeued_ns > until_ns:
                     share.requeue_due_wall_ns = 0
         self._synced_ns = self._lives[-1][1] if self._lives else self._synced_ns

@@ -81,7 +81,8 @@ class Channel:
 class Share:
     """What one channel knows of one message.
 
-    The lease began in [`lease_from_ns`, `lease_seen_ns`]. `maybe_finished`: a FIN was sent and its fate is unknown.
+    The lease began in [`lease_from_ns`, `lease_seen_ns`]. `excused`: it may be done with although nobody said so (a
+    FIN whose fate was never heard of, a power loss), until it is seen again.
     `pending`: FIN and REQ under way.
     """
 
@@ -93,7 +94,7 @@ class Share:
     holder: Connection | None = None
     lease_from_ns: int = 0
     lease_seen_ns: int = 0
-    maybe_finished: bool = False
+    excused: bool = False
     finished_ns: int | None = None
     requeue_due_wall_ns: int = 0
     requeued_ns: int = 0
@@ -101,6 +102,11 @@ class Share:
 
     def __str__(self) -> str:
         return f"message {self.serial} of {self.channel}"
+
+    @property
+    def maybe_finished(self) -> bool:
+        """Whether the channel may be done with it without having said so."""
+        return self.excused or any(command.verb is Verb.FINISH for command in self.pending)
 
     def hold(self, connection: Connection | None) -> None:
         """Hand the lease to a connection, or to nobody known."""

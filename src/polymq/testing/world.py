@@ -17,10 +17,10 @@ from polymq.testing.disk import FakeFiles, SimulatedKill
 from polymq.testing.faults import Faults
 from polymq.testing.ledger import Ledger
 from polymq.testing.network import FakeNetwork, NetworkConditions
-from polymq.testing.nsq_wire import ERROR, MESSAGE, FrameReader, WireMessage
 from polymq.testing.options import Ending, LifePlan, Options
 from polymq.testing.process import BrokerProcess
-from polymq.testing.promises import Connection, PromiseBrokenError, Verb
+from polymq.testing.promises import Connection, PromiseBrokenError
+from polymq.testing.tap import Tap
 from polymq.testing.trace import Trace
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ _GHOSTS_NS: Final = 1_200_000_000
 _RELEASE_NS: Final = 100_000_000  # from the due time to the log, on a fast disk
 _OVERTIME_NS: Final = 2 * _SECOND_NS
 _START_ATTEMPTS_MAX: Final = 20
-_SETTLE_VERBS: Final = {b"E_FIN_FAILED": Verb.FINISH, b"E_REQ_FAILED": Verb.REQUEUE, b"E_TOUCH_FAILED": Verb.TOUCH}
 
 
 class World:
@@ -83,7 +82,7 @@ class World:
         if self.process is None:
             return None
         client, server = self.network.pair()
-        tap = _Tap(self, connection)
+        tap = Tap(self.ledger, connection, self.trace)
         server.on_send = tap.sent
         server.on_close = tap.closed
         self.process.connect(server)
@@ -236,48 +235,3 @@ class World:
             raise PromiseBrokenError(f"the store is not well after a clean life: {health}")
         self.ledger.check_log(partitions)
         self.trace("nothing came back, the log is whole")
-
-
-class _Tap:
-    """Reads what leaves the broker on one connection and tells the ledger."""
-
-    def __init__(self, world: World, connection: Connection) -> None:
-        self._world = world
-        self._connection = connection
-        self._reader = FrameReader()
-        self._held_up_ns: int | None = None  # since when the network has not taken everything
-
-    def sent(self, data: bytes, all_of_it: bool) -> None:
-        """Bytes went onto the network."""
-        ledger, connection = self._world.ledger, self._connection
-        now_ns = self._world.clock.monotonic_ns()
-        made_ns = now_ns if self._held_up_ns is None else self._held_up_ns
-        made_ns = min(made_ns, ledger.made_since_ns(connection))
-        if all_of_it:
-            self._held_up_ns = None
-        elif self._held_up_ns is None:
-            self._held_up_ns = made_ns
-        if not connection.open:
-            return
-        for kind, frame in self._reader.feed(data):
-            if kind == MESSAGE:
-                message = WireMessage.parse(frame)
-                self._world.trace("%s gets %s, attempt %d", connection.name, message.body[:8].decode(), message.attempts)
-                ledger.delivered(connection, int(message.id, 16), message.attempts, message.body, made_ns=made_ns)
-            elif kind == ERROR:
-                self._refused(frame)
-            elif frame != b"_heartbeat_":
-                ledger.responded(connection)
-
-    def _refused(self, text: bytes) -> None:
-        words = text.split(b" ")
-        verb = _SETTLE_VERBS.get(words[0])
-        message_id = -1
-        if verb is not None and words[2] != b"f" * 16:
-            message_id = int(words[2], 16)
-            self._world.trace("%s is refused: %s", self._connection.name, text.decode())
-        self._world.ledger.refused(self._connection, verb, message_id)
-
-    def closed(self) -> None:
-        """The broker hung up."""
-        self._world.ledger.ended(self._connection)

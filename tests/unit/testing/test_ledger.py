@@ -146,6 +146,20 @@ def test_a_settle_that_was_refused_does_not_count() -> None:
     assert stage.owed() == [0]
 
 
+def test_a_refused_fin_says_nothing_about_that_of_another() -> None:
+    stage = Stage()
+    stage.publish(0)
+    one, two = stage.consumer("one"), stage.consumer("two")
+    stage.deliver(one, 0)
+    stage.settle(two, Verb.FINISH, 0, confirm=False)
+    stage.settle(one, Verb.FINISH, 0, confirm=False)
+    stage.ledger.ended(one)
+    stage.ledger.refused(two, Verb.FINISH, message_id(0))
+    assert stage.owed() == []
+    stage.deliver(two, 0, attempts=2)
+    assert stage.owed() == [0]
+
+
 def test_redelivery_between_a_fin_and_its_confirmation() -> None:
     stage = Stage()
     stage.publish(0)
