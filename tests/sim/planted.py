@@ -17,7 +17,7 @@ from polymq.core.schedule import Schedule
 from polymq.core.session import Session
 from polymq.core.work_group import WorkGroup
 from polymq.gateways.outbox import Outbox
-from polymq.store import frames, journal_recovery
+from polymq.store import frames
 from polymq.store import recovery as store_recovery
 from polymq.store.chain import Chain
 from polymq.store.committer import Committer
@@ -283,13 +283,6 @@ def torn_journal_frame_is_accepted() -> Iterator[None]:
         return trusting
 
     with replaced(frames, "check_frame", make):
-        yield
-
-
-@bug
-def torn_tail_of_the_journal_is_kept() -> Iterator[None]:
-    """Recovery leaves what is behind the last good frame where it is."""
-    with replaced(journal_recovery, "_clean_up", lambda _: lambda files, bases, kept: None):
         yield
 
 

@@ -7,7 +7,7 @@ clients is first switched on or off (swarm testing), and only then given a stren
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from polymq.store.settings import StoreSettings
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Ending", "LifePlan", "Options", "TopicPlan"]
 
 _MS = 1_000_000
+_LOCKSTEP_SHARE = 0.1
 
 
 class Ending(enum.Enum):
@@ -106,7 +107,7 @@ class Options:
             return random.choice(values) if random.random() < 0.5 else 0
 
         lives = _draw_lives(random)
-        return cls(
+        options = cls(
             topics=_draw_topics(random),
             lives=lives,
             store=_draw_store(random),
@@ -139,10 +140,42 @@ class Options:
             evict_percent=maybe(1, 10),
             wall_step_ns_max=maybe(500 * _MS, 5000 * _MS),
         )
+        return _lockstep(options, random) if random.random() < _LOCKSTEP_SHARE else options
 
     def describe(self) -> str:
         """One line per option."""
         return "\n".join(f"  {each.name} = {getattr(self, each.name)}" for each in fields(self))
+
+
+def _lockstep(options: Options, random: Random) -> Options:
+    """Make batches and frames of one size follow one another over two crashes in a row.
+
+    Only then does what lies behind a cut tail begin exactly where the next process ends.
+    """
+    pair = (
+        LifePlan(lasts_ns=700 * _MS, ending=Ending.POWER),
+        LifePlan(lasts_ns=random.choice((50 * _MS, 200 * _MS)), ending=random.choice((Ending.KILL, Ending.POWER))),
+    )
+    return replace(
+        options,
+        topics=(TopicPlan("topic0", partitions=1, sync=False, channels=1),),
+        lives=pair * 2,
+        store=replace(options.store, segment_size_bytes_first=64 * 1024, segment_size_bytes_max=64 * 1024, batch_size_bytes_target=256),
+        messages_per_life=300,
+        publishers=1,
+        consumers_per_channel=1,
+        think_ns_max=20 * _MS,
+        pipeline=1,
+        body_size_bytes=(600, 601),
+        multi_publish_percent=0,
+        deferred_percent=0,
+        confirm_percent=30,
+        disconnect_percent=0,
+        cut_percent=0,
+        failed_sync_percent=0,
+        failed_write_percent=0,
+        full_disk_percent=0,
+    )
 
 
 def _draw_lives(random: Random) -> tuple[LifePlan, ...]:

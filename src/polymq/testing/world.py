@@ -32,7 +32,7 @@ __all__ = ["World"]
 _SECOND_NS: Final = 1_000_000_000
 _DRAIN_NS_MAX: Final = 60 * _SECOND_NS
 _GHOSTS_NS: Final = 1_200_000_000
-_RELEASE_NS: Final = 100_000_000  # from the due time to the log, on a fast disk
+_RELEASE_NS: Final = 500_000_000  # from the due time to the log, on a fast disk
 _OVERTIME_NS: Final = 2 * _SECOND_NS
 _START_ATTEMPTS_MAX: Final = 20
 
@@ -183,6 +183,7 @@ class World:
             client.stopped = True
             client.disconnect()
         self._start()
+        self.process_running.worker.delay_ns_max = 0
         self.clients = [
             Consumer(self, f"drain.{channel.topic}.{channel.name}", channel.topic, channel.name, eager=True)
             for channel in list(self.ledger.channels.values())
@@ -200,8 +201,7 @@ class World:
         """Whether there is anything left to wait for."""
         if any(client.stream is None or client.connection.commands for client in self.clients):
             return True
-        release_ns = _RELEASE_NS + 5 * self.options.disk_delay_ns_max
-        return self.ledger.falls_due_later(release_ns) or bool(self.ledger.owed())
+        return self.ledger.falls_due_later(_RELEASE_NS) or bool(self.ledger.owed())
 
     def _describe_owed(self) -> str:
         owed = [f"message {publication.serial} for {channel}" for channel, publication in self.ledger.owed()]
