@@ -1,8 +1,12 @@
 """The broker as it is keeps every promise in these runs. `make sim SEED=n` replays one."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from polymq.testing.simulate import simulate
+from polymq.testing.simulate import main, simulate
 
 SEEDS = range(150)
 
@@ -14,6 +18,16 @@ def test_seeds_keep_every_promise(first: int) -> None:
         assert not outcome.failure, outcome.report
 
 
-def test_a_seed_decides_everything() -> None:
-    for seed in range(3):
-        assert simulate(seed) == simulate(seed)
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_a_seed_decides_everything(hash_seed: str) -> None:
+    program = "from polymq.testing.simulate import simulate; print([simulate(seed).fingerprint for seed in range(5)])"
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True, text=True)
+    assert found.stdout.strip() == str([simulate(seed).fingerprint for seed in range(5)])
+
+
+def test_the_command_line_replays_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "3", "--verbose"]) == 0
+    output = capsys.readouterr().out
+    assert "the broker serves" in output
+    assert "1 seeds, 0 failed" in output

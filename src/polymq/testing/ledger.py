@@ -49,9 +49,9 @@ class Ledger:
     _lives: list[tuple[int, int]] = field(default_factory=list)  # (start, end) of those that are over
     _started_ns: int = 0
     _synced_ns: int = 0  # everything up to then is on the disk
-    _unsynced: set[str | None] = field(default_factory=set)  # topics with a failed sync or write; None: the journal
+    # Topics with a failed sync or write (None: the journal): in which life, and since when promises are in doubt.
+    _doubts: dict[str | None, tuple[int, int]] = field(default_factory=dict)
     _closed_ns: dict[str, int] = field(default_factory=dict)  # topics that take no publishes from then on
-    _damaged: set[str | None] = field(default_factory=set)  # those that then lost power
 
     # What clients do.
 
@@ -319,7 +319,10 @@ class Ledger:
         for connection in list(self._connections):
             self.ended(connection)
         self._lives.append((self._started_ns, now_ns))
-        if clean:
+        if now_ns - self._started_ns >= self._window_ns:
+            # It had the time to write again what an earlier process could not sync.
+            self._doubts = {topic: doubt for topic, doubt in self._doubts.items() if doubt[0] == self.life}
+        if clean and not self._doubts:
             self._lives.clear()
             self._synced_ns = now_ns
         self._closed_ns.clear()
@@ -327,12 +330,10 @@ class Ledger:
 
     def power_lost(self) -> None:
         """The power failed, after `stopped`: promises that were not synced are forgiven."""
-        self._damaged |= self._unsynced
         until_ns = self._synced_until_ns()
         for publication in self.publications.values():
             self._forgive_publication(publication, until_ns)
-        if self.damaged:
-            until_ns = -1
+        until_ns = min(until_ns, self._doubted_since_ns(None))
         for channel in self.channels.values():
             if channel.confirmed_ns is not None and channel.confirmed_ns > until_ns:
                 channel.confirmed_ns = None
@@ -346,15 +347,14 @@ class Ledger:
                     share.requeue_due_wall_ns = 0
         self._synced_ns = self._lives[-1][1] if self._lives else self._synced_ns
         self._lives.clear()  # what is left is on the disk
+        self._doubts.clear()
 
     def _forgive_publication(self, publication: Publication, until_ns: int) -> None:
-        damaged = self._is_damaged(publication.topic)
-        if damaged:
-            until_ns = -1
+        until_ns = min(until_ns, self._doubted_since_ns(publication.topic))
         released = publication.id is not None and publication.id_seen_ns <= until_ns
         if publication.due_wall_ns and not released:
             publication.repeatable = True
-        if publication.sync and not damaged:
+        if publication.sync:
             return
         if publication.promised_ns is not None and publication.promised_ns > until_ns:
             publication.promised_ns = None
@@ -365,23 +365,19 @@ class Ledger:
     def failed(self, topic: str | None, *, closes: bool = False) -> None:
         """A sync or write failed (None: of the journal, or of nobody knows which topic).
 
-        `closes`: it was the only partition of the topic that failed, so the topic must take no more publishes.
+        The kernel takes pages that it failed to write for clean: until another process has written them again, no sync
+        covers them. `closes`: it was the only partition of the topic, so the topic must take no more publishes.
         """
-        self._unsynced.add(topic)
+        now_ns = self.clock.monotonic_ns()
+        _, since_ns = self._doubts.get(topic, (0, now_ns))
+        self._doubts[topic] = (self.life, min(since_ns, now_ns - self._window_ns))
         if closes and topic is not None:
-            self._closed_ns.setdefault(topic, self.clock.monotonic_ns() + self.sync_slack_ns)
+            self._closed_ns.setdefault(topic, now_ns + self.sync_slack_ns)
 
-    @property
-    def damaged(self) -> bool:
-        """Whether a disk that failed to sync has lost power since: anything may then be missing from it.
-
-        The kernel takes pages that it failed to write for clean. No later sync covers them, so what is written
-        behind them, in later lives too, may become unreachable, and a broker that finds it so is right to say so.
-        """
-        return bool(self._damaged)
-
-    def _is_damaged(self, topic: str) -> bool:
-        return None in self._damaged or topic in self._damaged
+    def _doubted_since_ns(self, topic: str | None) -> int:
+        """Since when promises about a topic, or for None about what the journal holds, are in doubt; the future: never."""
+        moments = [self._doubts[each][1] for each in (topic, None) if each in self._doubts]
+        return min(moments, default=1 << 62)
 
     @property
     def _window_ns(self) -> int:
@@ -409,7 +405,7 @@ class Ledger:
         found: list[tuple[Channel, Publication]] = []
         for channel in self.channels.values():
             for publication in self._open:
-                if publication.topic != channel.topic or publication.promised_ns is None or self._is_damaged(publication.topic):
+                if publication.topic != channel.topic or publication.promised_ns is None:
                     continue
                 share = channel.shares.get(publication.serial)
                 if share is not None and (share.finished_ns is not None or share.maybe_finished):
@@ -439,7 +435,7 @@ class Ledger:
                     raise PromiseBrokenError(f"partition {number}: offset {offset} is where {records[0][0] + index} should be")
                 self._check_record(number, offset, body, found, orders)
         for publication in self.publications.values():
-            if publication.promised_ns is not None and publication.serial not in found and not self._is_damaged(publication.topic):
+            if publication.promised_ns is not None and publication.serial not in found:
                 raise PromiseBrokenError(
                     f"message {publication.serial} of {publication.topic} was acknowledged or read, and is not in the log"
                 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from polymq.errors import StoreError
 from polymq.testing.clients import NEVER_NS, Client, Consumer, Publisher
 from polymq.testing.clock import FakeClock
 from polymq.testing.disk import FakeFiles, SimulatedKill
@@ -100,15 +99,10 @@ class World:
                     Consumer(self, f"{topic.name}.channel{channel}.{number}", topic.name, f"channel{channel}")
                     for number in range(options.consumers_per_channel)
                 ]
-        try:
-            for plan in options.lives:
-                self._live(plan)
-            self._drain()
-            self._judge()
-        except StoreError as error:
-            if not self.ledger.damaged:
-                raise
-            self.trace("the broker does not start on a damaged disk: %s", error)
+        for plan in options.lives:
+            self._live(plan)
+        self._drain()
+        self._judge()
 
     def _live(self, plan: LifePlan) -> None:
         """Live one life up to its ending."""
@@ -231,7 +225,7 @@ class World:
         self._run_until(self.clock.monotonic_ns() + _GHOSTS_NS + 3 * self.options.disk_delay_ns_max)
         partitions = self.process_running.read_logs()
         health = self.process_running.store.health()
-        if health and not self.ledger.damaged:
+        if health:
             raise PromiseBrokenError(f"the store is not well after a clean life: {health}")
         self.ledger.check_log(partitions)
         self.trace("nothing came back, the log is whole")

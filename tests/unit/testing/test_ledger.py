@@ -245,19 +245,32 @@ def test_after_a_clean_stop_nothing_is_unsynced() -> None:
     assert stage.owed() == [0]
 
 
-def test_a_failed_sync_and_a_power_loss_excuse_everything_of_the_topic() -> None:
+def test_a_failed_sync_leaves_in_doubt_what_it_should_have_covered_until_it_is_written_again() -> None:
+    for lasts, owed in ((SECOND - 1, [0]), (2 * SECOND, [0, 1])):
+        stage = Stage()
+        stage.consumer()
+        stage.publish(0)
+        stage.clock.advance(2 * SECOND)
+        stage.publish(1)
+        stage.ledger.failed("t")
+        stage.clock.advance(5 * SECOND)
+        stage.kill()
+        assert stage.owed() == [0, 1]
+        stage.clock.advance(lasts)
+        stage.lose_power()
+        assert stage.owed() == owed
+
+
+def test_a_failed_sync_of_the_journal_leaves_settles_in_doubt() -> None:
     stage = Stage()
-    stage.consumer()
+    consumer = stage.consumer()
     stage.publish(0)
-    stage.clock.advance(2 * SECOND)
-    stage.ledger.failed("t")
-    stage.kill()
-    assert stage.owed() == [0]
-    stage.publish(1)
+    stage.deliver(consumer, 0)
+    stage.settle(consumer, Verb.FINISH, 0)
+    stage.ledger.failed(None)
     stage.clock.advance(5 * SECOND)
     stage.lose_power()
-    assert stage.owed() == []
-    assert stage.ledger.damaged
+    stage.deliver(stage.consumer(), 0)
 
 
 def test_a_failed_sync_of_one_topic_excuses_nothing_of_another() -> None:
