@@ -51,7 +51,7 @@ class FakeLog:
             raise OffsetOutOfRange("gone", start=start, readable=readable)
         first = offset - offset % 2
         data = batch(first, [b"m%d" % number for number in range(first, min(first + 2, readable))], b"k") if offset < readable else b""
-        return Chunk(data, 1, start, readable)
+        return Chunk(data, 1, start, readable, 1)
 
     def close(self) -> None:
         self.waits.append(-1)
@@ -124,7 +124,7 @@ def test_a_refusal_that_makes_no_sense_is_passed_on() -> None:
 
 
 def test_messages_of_a_chunk() -> None:
-    chunk = Chunk(batch(4, [b"a", b"b"], b"k") + batch(6, [b"c"]), 1, 0, 7)
+    chunk = Chunk(batch(4, [b"a", b"b"], b"k") + batch(6, [b"c"]), 1, 0, 7, 1)
     found = list(messages_of("t", 2, chunk, 5))
     assert [(offset, shown.body, shown.key, shown.time_ns) for offset, shown in found] == [
         (5, b"b", b"k", 4 * 10**9),
