@@ -129,6 +129,8 @@ class WorkGroup:
         self.by_number = {share.partition.number: share for share in self.shares}
         # (message id, offset that new deliveries must reach first)
         self.waiting: deque[tuple[int, int]] = deque()
+        # Given-back messages that the store could not read.
+        self.unreadable: list[int] = []
         self.deferred = DueHeap()
         self.deferred_count = 0
         self.armed_ns: int | None = None
@@ -245,10 +247,14 @@ class WorkGroup:
             if piece is None:
                 if share.back is not None and share.back.waiting:
                     return None
-                # Its record is gone (trimmed or damaged): it can never be delivered.
                 self.waiting.popleft()
-                share.window.discard(offset)
-                self._dirty(share)
+                if offset < share.partition.log.start:
+                    # Trimmed: it can never be delivered.
+                    share.window.discard(offset)
+                    self._dirty(share)
+                else:
+                    # Damage or a fault of the disk. It is not lost, and not settled: the next start looks again.
+                    self.unreadable.append(message_id)
                 continue
             self.waiting.popleft()
             attempts = share.window.lease_again(offset, consumer.owner)
@@ -433,6 +439,7 @@ class WorkGroup:
             if not self.ephemeral:
                 self._kernel.journal(journal_entries.emptied(self.id, share.partition.number, end))
         self.waiting.clear()
+        self.unreadable.clear()
         self.deferred.clear()
         self.deferred_count = 0
         for consumer in self.consumers:
@@ -513,8 +520,8 @@ class WorkGroup:
     def depth(self) -> int:
         """How many messages wait: never handed out, or given back."""
         if len(self.shares) == 1:
-            return self.shares[0].untouched + len(self.waiting)
-        return sum(share.untouched for share in self.shares) + len(self.waiting)
+            return self.shares[0].untouched + len(self.waiting) + len(self.unreadable)
+        return sum(share.untouched for share in self.shares) + len(self.waiting) + len(self.unreadable)
 
     @property
     def leased(self) -> int:

@@ -55,14 +55,19 @@ class Journal:
         self._snapshot_size_bytes = 0
         self._snapshot: tuple[int, int] | None = None  # (first sequence, sequence of the end) until that is synced
 
-    def attach(self, recovered: RecoveredJournal) -> None:
-        """Go on behind the last good frame of an earlier life."""
+    def attach(self, recovered: RecoveredJournal, *, write_again: bool) -> None:
+        """Go on behind the last good frame of an earlier life; after an unclean one, what it left is written again.
+
+        A sync that failed in that life may have left the page cache with what the disk does not have and would not get.
+        """
         for scan in recovered.scans:
             segment = Segment(self.chain.path(scan.base_sequence), scan.base_sequence)
             segment.segment_id = scan.segment_id
             segment.size_bytes = len(scan.data)
             segment.used = scan.end
             segment.known = True
+            if write_again:
+                self._volume.file(segment).pwrite(memoryview(scan.data)[: scan.end], 0)
             self.chain.segments.append(segment)
             self._grown_bytes += scan.end
         self.sequence = recovered.next_sequence

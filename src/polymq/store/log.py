@@ -21,7 +21,7 @@ from polymq.store.lookup import batches_from, first_offset_at
 from polymq.store.reader import Reader
 from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, look_at_active, partition_folder, segment_path
 from polymq.store.retention import chained, droppable, forget, learn, seal_segment, survey
-from polymq.store.segment import MAGIC_LOG, SEGMENT_HEADER_SIZE_BYTES, Segment
+from polymq.store.segment import MAGIC_LOG, SEGMENT_HEADER_SIZE_BYTES, Segment, write_again
 from polymq.store.ticket import Ticket
 from polymq.store.workers import Lane
 from polymq.wire.batch import seal_fields
@@ -172,9 +172,20 @@ class Log:
                 self._redo_sync(found.synced)
 
     def _redo_sync(self, synced: int) -> None:
-        """Put everything behind the checkpoint into the next sync: the page cache may hold it and the disk not."""
+        """Write everything behind the checkpoint again, and have it synced at once.
+
+        The page cache may hold it and the disk not; and after a sync that failed in the last life, another sync would
+        succeed without the pages that the kernel gave up. Written again, they count as dirty.
+        """
         self.chain.dirty = [segment for segment in self.chain.segments if segment.end_offset > synced or segment.base_offset >= synced]
+        try:
+            for segment in self.chain.dirty:
+                write_again(self._volume.file(segment), segment.used)
+        except OSError as error:
+            self.fence(f"partition {self.number} cannot be written: {error.strerror or error}")
+            return
         self.chain.folder_dirty = self.chain.folder_made = True
+        self._committer.urgent = True
         self._mark_dirty()
 
     def begin_epoch(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import CorruptRecord
+from polymq.store.retention import index_path
 from polymq.store.runs import Walk, scan
 from polymq.store.segment import (
     MAGIC_LOG,
@@ -99,9 +100,14 @@ def recover_log(files: Files, number: int, point: Checkpoint | None, *, same_boo
             return found
         bases = bases[len(found.bases) - 1 :]
     doomed = doomed + _Recovery(files, number, found, same_boot=same_boot).run(bases)
-    if not found.failed and doomed:
-        for base in doomed:
-            files.remove(segment_path(number, base))
+    paths = [segment_path(number, base) for base in doomed]
+    if found.bases:
+        # The last segment is written on: an index from when it was full, before its end was cut, would be wrong.
+        index = index_path(segment_path(number, found.bases[-1]))
+        paths += [index] if files.exists(index) else []
+    if not found.failed and paths:
+        for path in paths:
+            files.remove(path)
         files.sync_folder(partition_folder(number))
     return found
 

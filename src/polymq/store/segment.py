@@ -34,9 +34,11 @@ __all__ = [
     "check_segment_header",
     "encode_segment_header",
     "parse_segment_header",
+    "write_again",
 ]
 
 SEGMENT_HEADER_SIZE_BYTES: Final = 64
+_WRITE_AGAIN_SIZE_BYTES: Final = 1024 * 1024
 MAGIC_LOG: Final = 0x534D5950  # "PYMS"
 MAGIC_JOURNAL: Final = 0x4A4D5950  # "PYMJ"
 VERSION: Final = 1
@@ -142,3 +144,14 @@ class Segment:
         file, self.file, self.view = self.file, None, None
         if file is not None:
             file.close()
+
+
+def write_again(file: File, size: int) -> None:
+    """Write the first `size` bytes of a file as they are (0: all), so that the next sync covers them whatever the last one did.
+
+    Raises OSError. Cost: a read out of the page cache and a write into it.
+    """
+    size = size or file.size()
+    for position in range(0, size, _WRITE_AGAIN_SIZE_BYTES):
+        data = file.pread(min(_WRITE_AGAIN_SIZE_BYTES, size - position), position)
+        file.pwrite(data, position)

@@ -132,7 +132,7 @@ class Store:
         if start is not None:
             self.epoch = start.epoch + (0 if clean or self._same_boot else 1)
         self.journal.epoch = self.epoch
-        self.journal.attach(recovered)
+        self.journal.attach(recovered, write_again=not clean)
         # Synced before anything is written: without it, the last clean stop would still count after a crash.
         self.journal.append(encode_start(Start(boot_id, self.epoch)))
         self.journal.flush()

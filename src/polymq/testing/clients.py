@@ -15,13 +15,12 @@ from polymq.testing.promises import Connection, Verb
 if TYPE_CHECKING:
     from random import Random
 
-    from polymq.testing.clock import FakeClock
+    from polymq.core.ports import Clock
     from polymq.testing.ledger import Ledger
-    from polymq.testing.network import FakeStream
     from polymq.testing.options import Options, TopicPlan
     from polymq.testing.trace import Trace
 
-__all__ = ["NEVER_NS", "Client", "Consumer", "Publisher", "Surroundings"]
+__all__ = ["NEVER_NS", "Client", "ClientStream", "Consumer", "Publisher", "Surroundings"]
 
 NEVER_NS: Final = 1 << 62
 _MS: Final = 1_000_000
@@ -30,10 +29,28 @@ _FATES: Final = 8
 _FORGED_ID: Final = b"f" * 16
 
 
+class ClientStream(Protocol):
+    """A client's end of a connection: a `FakeStream`, or a socket that behaves like one."""
+
+    @property
+    def readable(self) -> bool: ...
+    @property
+    def writable(self) -> bool: ...
+    @property
+    def wakes_at_ns(self) -> int | None: ...
+    def recv_into(self, buffer: bytearray) -> int: ...
+    def send(self, data: bytearray) -> int: ...
+    def end_output(self) -> None: ...
+    def close(self) -> None: ...
+    def reset(self) -> None: ...
+
+
 class Surroundings(Protocol):
     """What a client can reach."""
 
-    clock: FakeClock
+    @property
+    def clock(self) -> Clock: ...
+
     ledger: Ledger
     options: Options
     random: Random
@@ -43,7 +60,7 @@ class Surroundings(Protocol):
     def wants_messages(self) -> bool:
         """Whether more is to be published."""
 
-    def connect(self, connection: Connection) -> FakeStream | None:
+    def connect(self, connection: Connection) -> ClientStream | None:
         """Reach the broker, if it is up."""
 
     def next_serial(self, count: int) -> int:
@@ -56,7 +73,7 @@ class Client:
     def __init__(self, world: Surroundings, name: str) -> None:
         self.world = world
         self.name = name
-        self.stream: FakeStream | None = None
+        self.stream: ClientStream | None = None
         self.connection = Connection(name)
         self.stopped = False
         self.next_ns = world.clock.monotonic_ns() + self._think_ns()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.testing.clients import NEVER_NS
 from polymq.testing.disk import DiskFault
+from polymq.testing.network import FakeStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ class Faults:
             return
         client = world.random.choice(connected)
         stream = client.stream
-        assert stream is not None
+        assert isinstance(stream, FakeStream)
         if world.random.random() < 0.5:
             world.trace("%s is cut off", client.connection.name)
             world.ledger.ended(client.connection)

@@ -21,15 +21,17 @@ from polymq.testing.worker import FakeWorker
 from polymq.wire.batch import HEADER_SIZE_BYTES, parse_header, read_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from random import Random
 
+    from polymq.core.ports import Log
     from polymq.core.session import Session
     from polymq.server.connection import Connection
     from polymq.testing.clock import FakeClock
     from polymq.testing.disk import FakeFiles
     from polymq.testing.options import Options, TopicPlan
 
-__all__ = ["BrokerProcess"]
+__all__ = ["BrokerProcess", "read_partitions"]
 
 _TURN_NS_MAX: Final = 400_000
 _STOPPING_TURNS_MAX: Final = 50
@@ -129,7 +131,7 @@ class BrokerProcess:
     # How it ends.
 
     def stop(self) -> None:
-        """Stop in an orderly way, as on SIGTERM."""
+        """Stop in an orderly way, as on SIGTERM: what the shell and `Node.close` do."""
         self.pump.stop()
         for _ in range(_STOPPING_TURNS_MAX):
             if not self.pump.connections:
@@ -138,7 +140,11 @@ class BrokerProcess:
             self._clock.advance_to(self._free_at_ns)
         self.pump.abandon()
         self.broker.stop()
+        self.pump.end_turn()
+        self.broker.snapshot()
+        self.store.commit()
         self.store.close(clean=True)
+        self.worker.close()
 
     def vanish(self, *, power_loss: bool) -> None:
         """Leave the connections as they are left when nobody is there any more."""
@@ -154,36 +160,44 @@ class BrokerProcess:
     def read_logs(self) -> list[tuple[int, list[tuple[int, bytes]]]]:
         """Read every partition from its start, as (number, (offset, body) pairs)."""
         self.worker.delay_ns_max = 0
-        session = self._operator
-        views = [session.topic(topic.name) for topic in self._topics]
-        return [
-            (partition.number, self._read_log(session, view.name, partition.partition))
-            for view in views
-            if view is not None
-            for partition in view.partitions
-        ]
 
-    def _read_log(self, session: Session, topic: str, partition: int) -> list[tuple[int, bytes]]:
-        log = session.log(topic, partition)
-        records: list[tuple[int, bytes]] = []
-        offset = log.start
-        for _ in range(_READS_MAX):
-            if offset >= log.readable:
-                return records
-            view = log.batches(offset, _READ_SIZE_BYTES)
-            if not view and log.failed:
-                return records  # what is damaged is fenced when it is read; health() says so
-            if not view:
-                self._clock.advance(_TURN_NS_MAX)
-                self.worker.run()
-                self.pump.end_turn()
-                continue
-            at = 0
-            while at < len(view):
-                header = parse_header(view, at)
-                end = at + header.size
-                found = read_messages(view, at + HEADER_SIZE_BYTES, header.count, header.base_time_ns, header.count, end)
-                records += enumerate((message.body for message in found), header.base_offset)
-                at = end
-            offset = records[-1][0] + 1
-        raise AssertionError(f"{topic} cannot be read beyond offset {offset} of {log.readable}")
+        def turn() -> None:
+            self._clock.advance(_TURN_NS_MAX)
+            self.worker.run()
+            self.pump.end_turn()
+
+        return read_partitions(self._operator, [topic.name for topic in self._topics], turn)
+
+
+def read_partitions(session: Session, topics: Sequence[str], turn: Callable[[], None]) -> list[tuple[int, list[tuple[int, bytes]]]]:
+    """Read every partition of some topics, as (number, (offset, body) pairs); `turn` lets the store get on."""
+    views = [session.topic(topic) for topic in topics]
+    return [
+        (partition.number, _read_log(session.log(view.name, partition.partition), turn))
+        for view in views
+        if view is not None
+        for partition in view.partitions
+    ]
+
+
+def _read_log(log: Log, turn: Callable[[], None]) -> list[tuple[int, bytes]]:
+    records: list[tuple[int, bytes]] = []
+    offset = log.start
+    for _ in range(_READS_MAX):
+        if offset >= log.readable:
+            return records
+        view = log.batches(offset, _READ_SIZE_BYTES)
+        if not view and log.failed:
+            return records  # what is damaged is fenced when it is read; health() says so
+        if not view:
+            turn()
+            continue
+        at = 0
+        while at < len(view):
+            header = parse_header(view, at)
+            end = at + header.size
+            found = read_messages(view, at + HEADER_SIZE_BYTES, header.count, header.base_time_ns, header.count, end)
+            records += enumerate((message.body for message in found), header.base_offset)
+            at = end
+        offset = records[-1][0] + 1
+    raise AssertionError(f"partition {log.number} cannot be read beyond offset {offset} of {log.readable}")

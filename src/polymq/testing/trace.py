@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from polymq.testing.clock import FakeClock
+    from polymq.core.ports import Clock
 
 __all__ = ["Trace"]
 
@@ -21,7 +21,7 @@ class Trace:
 
     __slots__ = ("_checksum", "_clock", "_events", "_start_ns", "count", "echo")
 
-    def __init__(self, clock: FakeClock, echo: Callable[[str], None] | None = None) -> None:
+    def __init__(self, clock: Clock, echo: Callable[[str], None] | None = None) -> None:
         self._clock = clock
         self._start_ns = clock.monotonic_ns()
         self._events: deque[tuple[int, str, tuple[object, ...]]] = deque(maxlen=_TAIL_EVENTS)

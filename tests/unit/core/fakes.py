@@ -69,6 +69,8 @@ class FakeReader:
             self.waiting = True
             return None
         self.waiting = False
+        if self.log.failed:
+            return None
         if not self.log.start <= self.offset < self.log.readable:
             return None
         at, base = next((at, base) for base, count, at in self.log.index if base <= self.offset < base + count)

@@ -497,3 +497,24 @@ def test_only_a_work_group_takes_the_backlog(single: World) -> None:
     single.publish("t", b"y")
     single.turn()
     assert single.view().held == 1
+
+
+def test_what_cannot_be_read_is_neither_settled_nor_in_the_way(world: World) -> None:
+    consumer = world.consume("t", "g", 100)
+    for body in bodies(8):
+        world.publish("t", body)
+    world.turn()
+    broken = world.store.logs[0]
+    theirs = [message_id for message_id in inbox(consumer).ids if message_id >> limits.OFFSET_BITS == 0]
+    others = len(inbox(consumer).ids) - len(theirs)
+    for message_id in list(inbox(consumer).ids):
+        world.session.requeue(consumer, message_id, delay_ns=0)
+    broken.failed = "damaged"
+    world.turn()
+    assert len(inbox(consumer).got) == 8 + others
+    assert world.view().groups[0].depth == len(theirs)
+    broken.failed = ""
+    world.restart()
+    again = world.consume("t", "g", 100)
+    world.turn()
+    assert sorted(inbox(again).bodies) == sorted(bodies(8))

@@ -104,3 +104,34 @@ def test_seed_177_segments_that_a_crash_kept_from_being_cut_can_be_dropped() -> 
     assert log.start > 0
     assert log.sealed_size_bytes >= 0
     harness.store.close(clean=True)
+
+
+def test_seed_1232_an_index_from_before_a_cut_is_not_used_after_it() -> None:
+    harness = Harness(segment_size_bytes_max=4096, batch_size_bytes_target=100, index_interval_bytes=100)
+    log = harness.open().create_log(1, sync=False)
+    while len(log.chain.segments) < 2:
+        harness.publish(log, bodies(log.end, 1, size=300))
+    harness.settle()
+    count = log.chain.segments[0].end_offset
+    path = "partitions/0000001/00000000000000000000"
+    assert harness.files.exists(f"{path}.idx")
+    # As after a power loss: the second segment never got there, and the first one lost its last batches.
+    harness.crash()
+    harness.files.remove(f"partitions/0000001/{count:020d}.seg")
+    file = harness.files.open(f"{path}.seg")
+    file.truncate(file.size() - 700)
+    file.allocate(4096)
+    for name in harness.files.list("journal"):
+        harness.files.remove(f"journal/{name}")
+    log = harness.open().open_log(1, sync=False)
+    kept = log.end
+    assert kept < count
+    assert not harness.files.exists(f"{path}.idx")
+    # Other sizes than before, and the same end: only the positions tell the two indexes apart.
+    harness.publish(log, bodies(kept, count - kept - 1, size=10))
+    harness.publish(log, bodies(count - 1, 1, size=450))
+    harness.publish(log, bodies(count, 1, size=3000))
+    assert log.chain.segments[0].end_offset == count
+    harness.settle()
+    log = harness.restart()
+    assert [len(body) for body in read_all(harness, log, count - 1)] == [len(b"9;") + 450, len(b"10;") + 3000]

@@ -101,6 +101,16 @@ def test_what_is_not_acknowledged_is_not_owed_until_it_was_read() -> None:
     assert stage.owed() == [0]
 
 
+def test_what_is_retired_is_not_owed_any_more() -> None:
+    stage = Stage()
+    stage.consumer()
+    stage.publish(0)
+    stage.ledger.retire()
+    assert stage.owed() == []
+    stage.publish(1)
+    assert stage.owed() == [1]
+
+
 def test_only_the_first_channel_is_owed_what_was_there_before() -> None:
     stage = Stage()
     stage.publish(0)
