@@ -46,7 +46,6 @@ UNTESTED = {
     "polymq.testing.promises": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.sectors": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.simulate": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
-    "polymq.testing.tap": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.trace": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.world": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.wire.tickets": "one enumeration",
