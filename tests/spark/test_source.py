@@ -52,6 +52,13 @@ def archive(frame: DataFrame, folder: Path) -> list[dict[str, Any]]:
     return [json.loads(progress.json) for progress in query.recentProgress]
 
 
+def uncommit(folder: Path) -> None:
+    """Make the last batch one that is planned but not committed: Spark then asks for its partitions before anything else."""
+    newest = max((folder / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+
+
 def test_a_batch_read_gives_every_column(spark: SparkSession, log: FakeLog) -> None:
     (partition,) = log.create("orders")
     partition.append([Message(b"one", b"k\xff", ((b"n", b"v"), (b"\xff", b"")), time_ns=BASE_TIME_NS + 5_000_000), Message(b"")])
@@ -112,14 +119,24 @@ def test_a_stream_goes_on_from_its_checkpoint_with_every_record_once(spark: Spar
     archive(frame, tmp_path)
     fill(log, "orders", [20])
     archive(frame, tmp_path)
-    # The last batch is planned but not committed: Spark then asks for its partitions before anything else.
-    newest = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
-    newest.unlink()
-    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+    uncommit(tmp_path)
     fill(log, "orders", [10])
     archive(frame, tmp_path)
     offsets = sorted(r.offset for r in spark.read.parquet(str(tmp_path / "out")).collect())
     assert offsets == list(range(60))
+
+
+def test_a_batch_that_is_repeated_after_a_loss_takes_nothing_of_the_next(spark: SparkSession, log: FakeLog, tmp_path: Path) -> None:
+    (partition,) = log.create("orders")
+    fill(log, "orders", [30])
+    archive(stream(spark, log, subscribe="orders", startingOffsets="earliest"), tmp_path)
+    fill(log, "orders", [20])
+    archive(stream(spark, log, subscribe="orders"), tmp_path)
+    uncommit(tmp_path)
+    fill(log, "orders", [10])
+    partition.trim(55)
+    progress = archive(stream(spark, log, subscribe="orders", failOnDataLoss="false"), tmp_path)
+    assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [5]
 
 
 @pytest.mark.parametrize("happens", ["trimmed", "replaced", "created again", "shortened"])

@@ -72,6 +72,7 @@ def _answer(reading: Reading, door: Door) -> Response | Retry:
         ("Polymq-Epoch", str(log.epoch)),
         ("Polymq-Start", str(start)),
         ("Polymq-Readable", str(readable)),
+        ("Polymq-Number", str(log.number)),
     )
     return Response(headers=headers, body=_chunks(reading, log, min(reading.end, readable)))
 

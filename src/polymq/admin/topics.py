@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from polymq import limits
 from polymq.admin.door import JSON, Problem, digits, endpoint, json, number
 from polymq.errors import Refusal, RefusalCode
-from polymq.wire.exchange import Response
+from polymq.wire.exchange import Response, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +43,20 @@ def show_topic(request: Request, door: Door) -> Response:
 
 
 @endpoint
-def show_offset(request: Request, door: Door) -> Response:
-    """GET /v1/topics/{name}/{partition}/offset?time_ns=: the first offset that was appended then or later."""
-    log = log_of(request, door)
-    return json({"offset": log.offset_at(number(request, "time_ns"))})
+def show_offset(request: Request, door: Door) -> Response | Retry:
+    """GET /v1/topics/{name}/{partition}/offset?time_ns=: the first offset that was appended then or later.
+
+    What is on the disk is asked for again until it is there.
+    """
+    time_ns = number(request, "time_ns")
+
+    def answer() -> Response | Retry:
+        offset = log_of(request, door).offset_at(time_ns)
+        if offset is None:
+            return Retry(door.clock.monotonic_ns() + limits.HTTP_POLL_INTERVAL_NS, answer)
+        return json({"offset": offset})
+
+    return answer()
 
 
 def log_of(request: Request, door: Door) -> Log:

@@ -14,7 +14,11 @@ from polymq.cli.render import Form, Shown, render
 from polymq.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from polymq.store.entries import Checkpoint
     from polymq.store.files import Files
+    from polymq.wire.records import BatchHeader
 
 __all__ = ["app", "inspect"]
 
@@ -32,8 +36,8 @@ twenty records from an offset on
 [cyan]polymq inspect polymq-data --journal[/cyan]
 what the journal says, entry by entry
 
-Works beside a running broker; the end of a file may then be seen in the middle of a write. Exit status 1: something
-is damaged.
+What is there is compared with what the journal says was synced. Works beside a running broker; the end of a file may
+then be seen in the middle of a write, as a torn tail, which is not damage. Exit status 1: something is damaged.
 """
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
@@ -47,11 +51,20 @@ class Report:
         self.count = count
         self.damaged = 0
 
-    def line(self, text: str, verdict: str = "") -> None:
-        """Write a line; a verdict makes it a bad one."""
+    def line(self, text: str, verdict: str = "", note: str = "") -> None:
+        """Write a line; a verdict makes it a bad one, a note does not."""
+        self.target.write(f"{text}{self._mark(verdict, note)}\n".encode())
+
+    def aside(self, text: str, verdict: str, note: str = "") -> None:
+        """Write a line to stderr, where records go to stdout and nothing else may."""
+        self.target.flush()
+        print(f"{text}{self._mark(verdict, note)}", file=sys.stderr)
+
+    def _mark(self, verdict: str, note: str) -> str:
         self.damaged += bool(verdict)
-        mark = f"  BAD: {verdict}" if verdict else ""
-        self.target.write(f"{text}{mark}\n".encode())
+        if verdict:
+            return f"  BAD: {verdict}"
+        return f"  ({note})" if note else ""
 
 
 def time_text(time_ns: int) -> str:
@@ -59,17 +72,28 @@ def time_text(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S") if time_ns else "-"
 
 
-def show_segments(files: Files, numbers: list[int], report: Report) -> None:
-    """One line per segment file."""
+def show_segments(files: Files, numbers: list[int], points: Mapping[int, Checkpoint], report: Report) -> None:
+    """One line per segment file, and one per partition of which files are missing."""
     from polymq.store import inspect as store
 
     for number in numbers:
-        for row in store.segments(files, number):
+        for row in store.segments(files, number, points):
             report.line(
                 f"{row.path}  offsets {row.base_offset}..{row.end_offset}  {row.records} records in {row.batches} batches"
                 f"  {row.used_bytes} of {row.size_bytes} bytes  last {time_text(row.last_time_ns)}",
                 row.verdict,
+                row.note,
             )
+        show_missing(files, number, points, report)
+
+
+def show_missing(files: Files, number: int, points: Mapping[int, Checkpoint], report: Report) -> None:
+    """One line if segments of a partition are not there."""
+    from polymq.store import inspect as store
+
+    verdict = store.missing(files, number, points)
+    if verdict:
+        report.line(f"partition {number}", verdict)
 
 
 def show_journal_summary(files: Files, report: Report) -> None:
@@ -78,11 +102,12 @@ def show_journal_summary(files: Files, report: Report) -> None:
 
     for path, group in itertools.groupby(store.frames(files), lambda row: row.path):
         rows = list(group)
-        good = [row for row in rows if not row.verdict]
+        good = [row for row in rows if row.sequence]
         sequences = f"frames {good[0].sequence}..{good[-1].sequence}, synced up to {good[-1].synced_sequence}" if good else "no frames"
         report.line(
             f"{path}  {sequences}  {sum(row.entry_count for row in good)} entries  {sum(row.size_bytes for row in good)} bytes",
             "; ".join(row.verdict for row in rows if row.verdict),
+            "; ".join(row.note for row in rows if row.note),
         )
 
 
@@ -90,42 +115,67 @@ def show_journal(files: Files, report: Report) -> None:
     """One line per entry of the journal."""
     from polymq.store import inspect as store
 
-    for row in itertools.islice(store.entries(files), report.count):
-        report.line(f"frame {row.sequence}  {row.size_bytes} bytes  {row.text}")
+    shown = 0
+    for row in store.entries(files):
+        if not row.kind:
+            report.line(row.text, row.verdict, row.note)
+        elif report.count is None or shown < report.count:
+            report.line(f"frame {row.sequence}  {row.size_bytes} bytes  {row.text}")
+            shown += 1
 
 
-def show_batches(files: Files, numbers: list[int], report: Report) -> None:
-    """One line per batch, with the fields of its header that are not the same everywhere."""
+def show_batches(files: Files, numbers: list[int], points: Mapping[int, Checkpoint], report: Report) -> None:
+    """One line per batch, and one where a segment ends too early."""
     from polymq.store import inspect as store
 
-    rows = (
-        batch
-        for number in numbers
-        for segment in store.segments(files, number)
-        for batch in store.batches(files, number, segment.base_offset)
+    shown = 0
+    for number in numbers:
+        for segment in store.segments(files, number, points):
+            for row in store.batches(files, number, segment.base_offset):
+                if row.header is not None and (report.count is None or shown < report.count):
+                    report.line(_batch_text(row.path, row.position, row.header))
+                    shown += 1
+            if segment.verdict or segment.note:
+                report.line(f"{segment.path} at byte {segment.used_bytes}", segment.verdict, segment.note)
+            if shown == report.count:
+                return
+        show_missing(files, number, points, report)
+
+
+def _batch_text(path: str, position: int, header: BatchHeader) -> str:
+    """Write the fields of a batch's header that are not the same everywhere."""
+    producer = "" if header.producer_id < 0 else f"  producer {header.producer_id}.{header.producer_epoch} #{header.sequence}"
+    return (
+        f"{path} at byte {position}"
+        f"  offsets {header.base_offset}..{header.base_offset + header.count}  {header.size} bytes  {time_text(header.base_time_ns)}"
+        f"  epoch {header.epoch}  origin {header.origin}  crc {header.crc:08x}{producer}"
     )
-    for row in itertools.islice(rows, report.count):
-        text = f"{row.path} at byte {row.position}"
-        if row.header is not None:
-            header = row.header
-            producer = "" if header.producer_id < 0 else f"  producer {header.producer_id}.{header.producer_epoch} #{header.sequence}"
-            text += (
-                f"  offsets {header.base_offset}..{header.base_offset + header.count}  {header.size} bytes  {time_text(header.base_time_ns)}"
-                f"  epoch {header.epoch}  origin {header.origin}  crc {header.crc:08x}{producer}"
-            )
-        report.line(text, row.verdict)
 
 
-def show_records(files: Files, numbers: list[int], report: Report, offset: int, form: Form) -> None:
-    """One line, JSON object or body per record."""
+def show_records(files: Files, numbers: list[int], points: Mapping[int, Checkpoint], report: Report, *, offset: int, form: Form) -> None:
+    """One line, JSON object or body per record; on stderr, one where a partition's records end too early."""
     from polymq.store import inspect as store
 
-    rows = (record for number in numbers for record in store.records(files, number, offset=offset))
-    for row in itertools.islice(rows, report.count):
+    shown = 0
+    for row in (record for number in numbers for record in store.records(files, number, offset=offset, points=points)):
+        if row.message is None:
+            report.aside(f"partition {row.partition} at record {row.offset}", row.verdict, row.note)
+            continue
         facts = {"partition": row.partition, "offset": row.offset}
         report.target.write(
             render(Shown(row.message.time_ns, f"{row.partition}:{row.offset}", row.message.body, row.message.key, facts), form)
         )
+        shown += 1
+        if shown == report.count:
+            return
+
+
+def show_journal_damage(files: Files, report: Report) -> None:
+    """One line on stderr if the journal is damaged: then it may not know of everything that was synced."""
+    from polymq.store import inspect as store
+
+    if verdict := store.journal_damage(files):
+        report.aside("journal", verdict)
 
 
 def open_folder(path: Path) -> Files:
@@ -155,18 +205,21 @@ def inspect(
     files = open_folder(data)
     report = Report(sys.stdout.buffer, count)
     try:
-        numbers = store.partitions(files)
+        points = store.synced_points(files)
+        numbers = store.partitions(files, points)
         if partition is not None and partition not in numbers:
             raise ConfigError([f"--partition {partition}: this folder has {_ranges(numbers)}"])
         numbers = numbers if partition is None else [partition]
         if journal:
             show_journal(files, report)
         elif records:
-            show_records(files, numbers, report, offset, form)
+            show_records(files, numbers, points, report, offset=offset, form=form)
+            show_journal_damage(files, report)
         elif batches:
-            show_batches(files, numbers, report)
+            show_batches(files, numbers, points, report)
+            show_journal_damage(files, report)
         else:
-            show_segments(files, numbers, report)
+            show_segments(files, numbers, points, report)
             show_journal_summary(files, report)
     except OSError as error:
         raise ConfigError([f"{data} cannot be read: {error}"]) from error

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
 
-from polymq.errors import ConfigError
+from polymq import limits
+from polymq.errors import ConfigError, PolyMQError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -50,21 +51,63 @@ class Producer(Protocol):
     async def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None: ...
 
 
-class Lines:
-    """Cuts chunks of input into lines, without their ends; keeps what is not a whole line yet."""
+class Acknowledged:
+    """A producer that counts what the broker has acknowledged."""
 
-    def __init__(self) -> None:
-        self._rest = b""
+    def __init__(self, count: list[int], producer: Producer) -> None:
+        self._count = count
+        self._producer = producer
+
+    async def publish(self, topic: str, body: bytes, *, delay_ms: int = 0) -> None:
+        """Publish one message."""
+        await self._producer.publish(topic, body, delay_ms=delay_ms)
+        self._count[0] += 1
+
+    async def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Publish several messages, all or none of them."""
+        await self._producer.publish_many(topic, bodies)
+        self._count[0] += len(bodies)
+
+
+class Lines:
+    """Cuts chunks of input into lines, without their ends; keeps what is not a whole line yet, up to a limit."""
+
+    def __init__(self, size_bytes_max: int = limits.MESSAGE_SIZE_BYTES_MAX) -> None:
+        self._pieces: list[bytes] = []
+        self._size_bytes = 0
+        self._size_bytes_max = size_bytes_max
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that are complete now, empty ones left out."""
-        *whole, self._rest = (self._rest + data).split(b"\n")
+        """Return the lines that are complete now, empty ones left out.
+
+        Raises ConfigError when the line that goes on in `data` becomes larger than a message may be.
+        """
+        first, *others = data.split(b"\n")
+        self._keep(first)
+        if not others:
+            return []
+        *whole, rest = others
+        whole.insert(0, b"".join(self._pieces))
+        self._pieces.clear()
+        self._size_bytes = 0
+        # The rest is within one chunk: whether it becomes too large is seen with the next.
+        self._pieces.append(rest)
+        self._size_bytes = len(rest)
         return [line for line in (line.removesuffix(b"\r") for line in whole) if line]
 
     def end(self) -> list[bytes]:
-        """Return the last line if it had no end."""
-        rest, self._rest = self._rest, b""
+        """Return the last line if it had no end; raises as `feed` does."""
+        self._keep(b"")
+        rest = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size_bytes = 0
         return [rest] if rest else []
+
+    def _keep(self, piece: bytes) -> None:
+        self._size_bytes += len(piece)
+        if self._size_bytes > self._size_bytes_max:
+            raise ConfigError([f"a line of the input is larger than {self._size_bytes_max} bytes, the most that a message may have"])
+        self._pieces.append(piece)
 
 
 def batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -151,11 +194,20 @@ def publish(
         delay_ms = parse_duration(delay) // NS_PER_MS
     except ValueError as error:
         raise ConfigError([f"--delay {delay!r}: {error}"]) from error
-    count = asyncio.run(_publish(topic, messages or [], whole, delay_ms, nsq))
-    print(f"published {count} message{'' if count == 1 else 's'} to {topic}", file=sys.stderr)
+    acknowledged = [0]
+    try:
+        asyncio.run(_publish(topic, messages or [], whole, delay_ms, nsq, acknowledged))
+    except (PolyMQError, KeyboardInterrupt):
+        print(f"stopped; the broker has acknowledged {_messages(acknowledged[0])} to {topic}", file=sys.stderr)
+        raise
+    print(f"published {_messages(acknowledged[0])} to {topic}", file=sys.stderr)
 
 
-async def _publish(topic: str, messages: list[str], whole: bool, delay_ms: int, nsq: str | None) -> int:
+def _messages(count: int) -> str:
+    return f"{count} message{'' if count == 1 else 's'}"
+
+
+async def _publish(topic: str, messages: list[str], whole: bool, delay_ms: int, nsq: str | None, acknowledged: list[int]) -> None:
     from polymq.cli.reach import address_of
     from polymq.clients.nsq import NsqOptions, NsqProducer
     from polymq.config_values import format_address
@@ -163,9 +215,11 @@ async def _publish(topic: str, messages: list[str], whole: bool, delay_ms: int, 
     address = format_address(address_of("nsq.tcp", nsq))
     if not messages and not whole and sys.stdin.isatty():
         print("one message per line; Ctrl-D ends", file=sys.stderr)
-    async with NsqProducer(address, NsqOptions(deadline_seconds=DEADLINE_SECONDS)) as producer:
+    async with NsqProducer(address, NsqOptions(deadline_seconds=DEADLINE_SECONDS)) as connected:
+        producer = Acknowledged(acknowledged, connected)
         if messages:
-            return await send(producer, topic, [message.encode(errors="surrogateescape") for message in messages], delay_ms)
-        if whole:
-            return await send(producer, topic, [sys.stdin.buffer.read()], delay_ms)
-        return await send_lines(producer, topic, lambda: read_chunk(sys.stdin.fileno()), delay_ms)
+            await send(producer, topic, [message.encode(errors="surrogateescape") for message in messages], delay_ms)
+        elif whole:
+            await send(producer, topic, [sys.stdin.buffer.read()], delay_ms)
+        else:
+            await send_lines(producer, topic, lambda: read_chunk(sys.stdin.fileno()), delay_ms)

@@ -26,7 +26,7 @@ END: Final = 1 << 62
 EXAMPLES: Final = """[bold]Examples[/bold]
 
 [cyan]polymq tail orders[/cyan]
-the last 10 messages of the topic
+the last 10 messages of each partition of the topic
 
 [cyan]polymq tail orders -f[/cyan]
 and then every new one, until Ctrl-C
@@ -79,14 +79,26 @@ def messages_of(topic: str, partition: int, chunk: Chunk, offset: int) -> Iterat
                 yield here, Shown(message.time_ns, f"{partition}:{here}", message.body, message.key, facts)
 
 
+def begin_epoch(client: LogClient, topic: str, partition: int, offset: int, known_epoch: int) -> int:
+    """Say that offsets may have been given again, and tell where to go on: where the first epoch behind the known one began."""
+    infos = client.topic(topic).partitions
+    firsts = [first for info in infos if info.partition == partition for epoch, first in info.epochs if epoch > known_epoch]
+    position = min([offset, *firsts])
+    lost = f"offsets from {position} on are given again, what was printed for them is lost; " if position < offset else ""
+    print(f"polymq: partition {partition}: the broker lost power, a new epoch has begun; {lost}going on at {position}", file=sys.stderr)
+    return position
+
+
 def follow(client: LogClient, topic: str, offsets: dict[int, int], *, forever: bool, limit: int | None) -> Iterator[Shown]:
     """Yield messages of all partitions from `offsets` on; ends at the end of the log unless `forever`.
 
-    Records that retention has removed meanwhile are skipped, which is said on stderr.
+    Records that retention has removed meanwhile are skipped, which is said on stderr. So is a new epoch: the broker has
+    lost the end of the log with the power, and gives its offsets to other messages, which are then printed too.
     """
     from polymq.clients.log import OffsetOutOfRange
 
     given = 0
+    epochs: dict[int, int] = {}
     open_partitions = set(offsets)
     while open_partitions:
         for partition in sorted(open_partitions):
@@ -101,6 +113,10 @@ def follow(client: LogClient, topic: str, offsets: dict[int, int], *, forever: b
                     f"polymq: partition {partition}: offset {offsets[partition]} is not in the log; going on at {position}", file=sys.stderr
                 )
                 offsets[partition] = position
+                continue
+            if epochs.setdefault(partition, chunk.epoch) != chunk.epoch:
+                offsets[partition] = begin_epoch(client, topic, partition, offsets[partition], epochs[partition])
+                epochs[partition] = chunk.epoch
                 continue
             if not chunk.data and not forever:
                 open_partitions.discard(partition)

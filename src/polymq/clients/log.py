@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class OffsetOutOfRange(Refusal):
-    """The log does not hold the offset that was asked for: it holds `start` (inclusive) to `readable` (exclusive)."""
+    """The offset that was asked for cannot be read: those from `start` (inclusive) to `readable` (exclusive) can."""
 
     def __init__(self, text: str, *, start: int, readable: int) -> None:
         super().__init__(RefusalCode.OFFSET_OUT_OF_RANGE, text)
@@ -49,6 +49,7 @@ class PartitionInfo:
 
     `number` names the log for ever: a topic that is deleted and created again has other numbers. `epochs` are (epoch,
     first offset) pairs, oldest first: offsets from an epoch's first on may have been given to other records before.
+    Records from `readable` on and before `end` are there, but may not be read yet.
     """
 
     partition: int
@@ -81,12 +82,13 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole record batches as they lie in the log, and what the log held when they were read."""
+    """Whole record batches as they lie in the log, what the log held when they were read, and the number of the log."""
 
     data: bytes
     epoch: int
     start: int
     readable: int
+    number: int
 
     def batches(self) -> Iterator[tuple[int, int, BatchHeader]]:
         """Give (start, end, header) of every batch in `data`."""
@@ -166,9 +168,10 @@ class LogClient:
             raise RemoteProtocolError(f"records came as {headers.get_content_type()}, not as {_BATCHES_TYPE}")
         _check_batches(body)
         try:
-            return Chunk(body, int(headers["Polymq-Epoch"]), int(headers["Polymq-Start"]), int(headers["Polymq-Readable"]))
+            epoch, start, readable, number = (int(headers[f"Polymq-{name}"]) for name in ("Epoch", "Start", "Readable", "Number"))
         except (TypeError, ValueError) as error:
-            raise RemoteProtocolError("records came without the headers Polymq-Epoch, -Start and -Readable") from error
+            raise RemoteProtocolError("records came without the headers Polymq-Epoch, -Start, -Readable and -Number") from error
+        return Chunk(body, epoch, start, readable, number)
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""

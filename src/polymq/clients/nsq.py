@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random as random_module
 from collections import deque
 from functools import partial
@@ -51,6 +52,7 @@ _PIPELINE_MAX: Final = 1000
 # What nsqd allows unless its reply to IDENTIFY says otherwise.
 _READY_MAX: Final = 2500
 _CLOSE_SECONDS_MAX: Final = 5.0
+_MS_PER_SECOND: Final = 1000
 
 
 class _Link:
@@ -97,7 +99,8 @@ async def _close(connection: NsqConnection | None) -> None:
 class NsqProducer:
     """Publishes over one connection, as many at a time as there are tasks that await.
 
-    Every publish has a deadline (`options.deadline_seconds`), which includes finding the server again.
+    Every publish has a deadline (`options.deadline_seconds`), which includes finding the server again. A connection
+    on which it is missed is closed, and another one made.
     """
 
     def __init__(
@@ -145,12 +148,17 @@ class NsqProducer:
         await _close(self._connection)
 
     async def _request(self, command: bytes) -> None:
+        asked: NsqConnection | None = None
         try:
             async with asyncio.timeout(self._link.options.deadline_seconds), self._room:
                 connection = await self._connected()
                 await connection.drained()
+                asked = connection
                 answer = await connection.request(command)
         except TimeoutError as error:
+            if asked is not None:
+                # Its place in the queue of answers would be held for ever by a server that never answers.
+                asked.abort(ConnectionLost("a publish was not answered in time"))
             raise self._link.out_of_time("publishing") from error
         if answer != b"OK":
             raise RemoteProtocolError(f"a publish was answered with {answer[:40]!r}")
@@ -188,6 +196,15 @@ class NsqMessage(WireMessage):
         """Whether the connection that the message came over is still there, so that settling has an effect."""
         return self._batch.connection.is_open
 
+    @property
+    def has_expired(self) -> bool:
+        """Whether the message timeout has passed since it came, not counting touches."""
+        return asyncio.get_running_loop().time() >= self._batch.expires_at
+
+    def drop(self) -> None:
+        """Forget the message without a word to the server, which delivers it again; raises as `settle` does."""
+        self._end()
+
     def settle(self) -> None:
         """Say that the message is done with; written with all others of this turn of the loop.
 
@@ -221,10 +238,12 @@ class NsqMessage(WireMessage):
 class NsqBatch:
     """Messages that came together. Iterate over it, or take `bodies()` and `settle()` all: no objects are made then."""
 
-    __slots__ = ("_messages", "_run", "connection", "ended", "left")
+    __slots__ = ("_messages", "_run", "connection", "ended", "expires_at", "left")
 
-    def __init__(self, connection: NsqConnection, run: MessageRun, ended: Callable[[int], None]) -> None:
+    def __init__(self, connection: NsqConnection, run: MessageRun, ended: Callable[[int], None], expires_at: float = math.inf) -> None:
         self.connection = connection
+        # On the loop's clock: when the server gives these messages to somebody else, unless they are touched.
+        self.expires_at = expires_at
         self.left = run.count
         self.ended = ended
         self._run = run
@@ -265,7 +284,8 @@ class NsqConsumer:
     """Consumes one channel of one server: an async iterator of messages.
 
     `max_in_flight` messages at most are with this consumer at a time, waiting or in hand: it is the only bound on
-    what is held in memory, and the server keeps to it.
+    what is held in memory, and the server keeps to it. Messages that wait here for longer than the message timeout
+    are dropped (`expired` counts them): the server gives them to somebody by then, maybe to this consumer once more.
     """
 
     def __init__(
@@ -282,11 +302,14 @@ class NsqConsumer:
         if max_in_flight < 1:
             raise LocalProtocolError(f"max_in_flight is {max_in_flight}; it must be at least 1")
         self.failures = 0
+        self.expired = 0
         self._command = frames.subscribe(topic, channel)
         self._link = _Link(address, options, opener, random)
         self._max_in_flight = max_in_flight
         self._connection: NsqConnection | None = None
-        self._waiting: deque[tuple[NsqConnection, MessageRun]] = deque()
+        # With the time at which the server takes them back.
+        self._waiting: deque[tuple[NsqConnection, MessageRun, float]] = deque()
+        self._message_timeout_seconds = math.inf
         self._unseen: deque[NsqMessage] = deque()
         self._in_hand = 0
         self._idle = asyncio.Event()
@@ -323,7 +346,12 @@ class NsqConsumer:
         while True:
             while self._unseen and not self._closed:
                 message = self._unseen.popleft()
-                if message.is_current and not message.is_settled:
+                if not message.is_current or message.is_settled:
+                    continue
+                if message.has_expired:
+                    message.drop()
+                    self.expired += 1
+                else:
                     yield message
             batch = await self._next_batch()
             if batch is None:
@@ -341,11 +369,15 @@ class NsqConsumer:
     async def _next_batch(self) -> NsqBatch | None:
         while True:
             while self._waiting and not self._closed:
-                connection, run = self._waiting.popleft()
-                if connection.is_open:
-                    self._in_hand += run.count
-                    self._idle.clear()
-                    return NsqBatch(connection, run, partial(self._ended, connection))
+                connection, run, expires_at = self._waiting.popleft()
+                if not connection.is_open:
+                    continue
+                if asyncio.get_running_loop().time() >= expires_at:
+                    self.expired += run.count
+                    continue
+                self._in_hand += run.count
+                self._idle.clear()
+                return NsqBatch(connection, run, partial(self._ended, connection), expires_at)
             if self._failure is not None:
                 raise self._failure
             if self._closed:
@@ -355,12 +387,14 @@ class NsqConsumer:
 
     async def flush(self) -> None:
         """Wait until the server has acted on every settle so far; raises ConnectionLost or DeadlineExceeded."""
-        if self._connection is None:
+        connection = self._connection
+        if connection is None:
             raise ConnectionLost("not connected")
         try:
             async with asyncio.timeout(self._link.options.deadline_seconds):
-                await self._connection.mark()
+                await connection.mark()
         except TimeoutError as error:
+            connection.abort(ConnectionLost("settling was not answered in time"))
             raise self._link.out_of_time("settling") from error
 
     async def close(self, grace_seconds: float = 0.0) -> None:
@@ -389,7 +423,7 @@ class NsqConsumer:
 
     def _give_back(self, connection: NsqConnection) -> None:
         """Let the server deliver to others at once what nobody has looked at here."""
-        for _, run in self._waiting:
+        for _, run, _ in self._waiting:
             for message_id in run.ids():
                 connection.send(frames.requeue(message_id, 0))
         for message in self._unseen:
@@ -441,13 +475,15 @@ class NsqConsumer:
         except TimeoutError as error:
             connection.abort(ConnectionLost("the subscription was not answered in time"))
             raise self._link.out_of_time("subscribing") from error
+        timeout_ms = connection.agreed.get("msg_timeout")
+        self._message_timeout_seconds = timeout_ms / _MS_PER_SECOND if isinstance(timeout_ms, int) and timeout_ms > 0 else math.inf
         ready_max = connection.agreed.get("max_rdy_count")
         connection.send(frames.ready(min(self._max_in_flight, ready_max if isinstance(ready_max, int) else _READY_MAX)))
         self._link.backoff.succeeded()
         self._subscribed.set()
 
     def _received(self, connection: NsqConnection, run: MessageRun) -> None:
-        self._waiting.append((connection, run))
+        self._waiting.append((connection, run, asyncio.get_running_loop().time() + self._message_timeout_seconds))
         self._arrived.set()
 
     def _ended(self, connection: NsqConnection, count: int) -> None:

@@ -53,6 +53,8 @@ _MS_PER_SECOND: Final = 1000
 _WRITE_BUFFER_SIZE_BYTES_HIGH: Final = 1024 * 1024
 # Never in flight: the answer to touching it shows that the server has read everything before.
 _MARK_ID: Final = b"f" * 16
+# Requests without an answer, those that were given up included: far more than a producer ever has under way.
+_WAITING_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,8 @@ class NsqConnection(asyncio.Protocol):
         Raises:  Refusal, LocalProtocolError or ConnectionLost, from the future.
         """
         waiter: asyncio.Future[bytes] = self._loop.create_future()
+        if len(self._waiting) >= _WAITING_MAX:
+            self._break(ConnectionLost(f"the server owes {len(self._waiting)} answers"))
         if self.is_open:
             self._waiting.append(waiter)
             self.send(data)

@@ -10,7 +10,7 @@ were created anew.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from polymq.errors import PolyMQError
@@ -63,12 +63,13 @@ Positions = dict[Place, Position]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets `start` (inclusive) to `end` (exclusive) of a partition, none of them written after `epoch`."""
+    """Offsets `start` (inclusive) to `end` (exclusive) of the log with a number, none of them written after `epoch`."""
 
     place: Place
     start: int
     end: int
     epoch: int
+    log: int
 
     @property
     def count(self) -> int:
@@ -118,7 +119,11 @@ def oldest(topics: Iterable[TopicInfo]) -> Positions:
 
 
 def resume(place: Place, position: Position, info: PartitionInfo) -> tuple[int, str | None]:
-    """Tell from which offset on reading goes on behind `position`, and what was lost, for people, if anything was."""
+    """Tell from which offset on reading goes on behind `position`, and what was lost, for people, if anything was.
+
+    A position between `readable` and `end` has lost nothing: after a start on another boot, records of a durable log
+    may not be read before they are synced again, and that takes a moment.
+    """
     name = f"{place.topic}/{place.partition}"
     if position.log != info.number:
         return info.start, f"{name} was deleted and created again since offset {position.offset} was read"
@@ -128,8 +133,8 @@ def resume(place: Place, position: Position, info: PartitionInfo) -> tuple[int, 
         return max(
             replaced, info.start
         ), f"{text} these offsets had been read in epoch {position.epoch} and name other records in later ones"
-    if position.offset > info.readable:
-        return info.readable, f"{name} ends at offset {info.readable}, but offset {position.offset} had been reached"
+    if position.offset > info.end:
+        return info.end, f"{name} ends at offset {info.end}, but offset {position.offset} had been reached"
     if position.offset < info.start:
         return (
             info.start,
@@ -153,7 +158,7 @@ def limit(ranges: Sequence[Range], records_max: int) -> list[Range]:
         if left > 0 and shares[index] < each.count:
             shares[index] += 1
             left -= 1
-    return [Range(each.place, each.start, each.start + share, each.epoch) for each, share in zip(ranges, shares, strict=True)]
+    return [replace(each, end=each.start + share) for each, share in zip(ranges, shares, strict=True)]
 
 
 def split(ranges: Iterable[Range], *, parts_min: int, records_max: int) -> list[Range]:
@@ -166,5 +171,5 @@ def split(ranges: Iterable[Range], *, parts_min: int, records_max: int) -> list[
         wanted = max(-(-each.count // records_max), round(each.count * parts_min / total))
         parts = max(1, min(wanted, each.count))
         edges = [each.start + each.count * index // parts for index in range(parts + 1)]
-        result += [Range(each.place, start, end, each.epoch) for start, end in itertools.pairwise(edges)]
+        result += [replace(each, start=start, end=end) for start, end in itertools.pairwise(edges)]
     return result

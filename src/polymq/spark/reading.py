@@ -7,24 +7,30 @@ the broker may have been restarted in between.
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import TYPE_CHECKING, Final
 
 from polymq.clients.log import LogClient, OffsetOutOfRange
+from polymq.errors import DeadlineExceeded, Refusal, RefusalCode
 from polymq.spark.arrow import record_batch
-from polymq.spark.offsets import DataLoss
+from polymq.spark.offsets import DataLoss, Position, resume
 from polymq.wire.records import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
-    from polymq.clients.log import Chunk
-    from polymq.spark.offsets import Range
+    from polymq.clients.log import Chunk, PartitionInfo
+    from polymq.spark.offsets import Place, Range
     from polymq.spark.options import Options
 
 __all__ = ["client_of", "read_range", "report_loss"]
+
+# Records that may not be read yet are asked for again after this, then after twice as long, and so on up to the largest.
+_PAUSE_SECONDS_FIRST: Final = 0.05
+_PAUSE_SECONDS_MAX: Final = 1.0
 
 # One client for each (broker, patience) in this process.
 _clients: Final[dict[tuple[str, float], LogClient]] = {}
@@ -45,40 +51,128 @@ def report_loss(text: str, options: Options) -> None:
     warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def read_range(client: LogClient, wanted: Range, options: Options) -> Iterator[pa.RecordBatch]:
+def read_range(
+    client: LogClient,
+    wanted: Range,
+    options: Options,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Iterator[pa.RecordBatch]:
     """Fetch a range and give it as Arrow record batches, in order and with no offset missing.
 
-    Raises: DataLoss if records of the range are gone or have been replaced, unless `fail_on_data_loss` is off.
+    What the log holds but may not show yet is waited for, as long as a broker that is away would be. Where records were
+    written again the range ends: the query's next batch begins there, and would read them a second time.
+
+    Raises: DataLoss if records of the range are gone or have been replaced, unless `fail_on_data_loss` is off;
+            DeadlineExceeded if the log holds records of the range, but has not shown them in time.
     """
     place = wanted.place
     at = wanted.start
+    patience = _Patience(options.retry_seconds, sleep, monotonic)
     while at < wanted.end:
-        try:
-            chunk = client.records(place.topic, place.partition, at, end=wanted.end, size_bytes_max=options.fetch_size_bytes)
-        except OffsetOutOfRange as error:
-            report_loss(f"{place.topic}/{place.partition} holds offsets {error.start} to {error.readable}, not {at}", options)
-            if error.start <= at:
+        chunk = _fetch(client, wanted, at, options)
+        if chunk is None:
+            begin = _begin_again(client, wanted, at, options)
+            if begin is None:
                 return
-            at = error.start
+            if begin == at:
+                patience.pause(f"{place.topic}/{place.partition} holds offset {at}, but it cannot be read yet")
+            at = begin
             continue
-        first, after = _extent(chunk, wanted, options)
-        if after <= at:
-            report_loss(f"{place.topic}/{place.partition} ends at offset {at}, before {wanted.end}", options)
-            return
+        patience.renew()
+        first, after = _extent(chunk)
+        end = _end_of_epoch(chunk, wanted, options)
         if first > at:
             report_loss(f"{place.topic}/{place.partition} has offset {first} where {at} was asked for", options)
-        found = columns(chunk.data, 0, len(chunk.data), at, wanted.end)
+        found = columns(chunk.data, 0, len(chunk.data), at, max(at, end))
         if found.count:
             yield record_batch(place.topic, place.partition, found)
+        if end < wanted.end:
+            return
         at = after
 
 
-def _extent(chunk: Chunk, wanted: Range, options: Options) -> tuple[int, int]:
-    """Tell the first offset in a chunk and the one behind its last; notice records that were written again."""
+class _Patience:
+    """Pauses between attempts that double from one to the next, until the time for them is over."""
+
+    def __init__(self, seconds: float, sleep: Callable[[float], None], monotonic: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew: there was progress."""
+        self._pause = _PAUSE_SECONDS_FIRST
+        self._deadline: float | None = None
+
+    def pause(self, text: str) -> None:
+        """Sleep; raises DeadlineExceeded with `text` instead when the time is over."""
+        now = self._monotonic()
+        if self._deadline is None:
+            self._deadline = now + self._seconds
+        if now + self._pause > self._deadline:
+            raise DeadlineExceeded(f"{text}, after {self._seconds:g} s")
+        self._sleep(self._pause)
+        self._pause = min(self._pause * 2, _PAUSE_SECONDS_MAX)
+
+
+def _fetch(client: LogClient, wanted: Range, at: int, options: Options) -> Chunk | None:
+    """Fetch what the wanted log has from `at` on; None if that is nothing, for whatever reason."""
+    try:
+        chunk = client.records(wanted.place.topic, wanted.place.partition, at, end=wanted.end, size_bytes_max=options.fetch_size_bytes)
+    except OffsetOutOfRange:
+        return None
+    except Refusal as error:
+        if error.code is not RefusalCode.TOPIC_NOT_FOUND:
+            raise
+        return None
+    return chunk if chunk.number == wanted.log and _extent(chunk)[1] > at else None
+
+
+def _begin_again(client: LogClient, wanted: Range, at: int, options: Options) -> int | None:
+    """Find out why there was nothing from `at` on, and report it if that is a loss.
+
+    Gives the offset to go on from: `at` itself when the log holds it and it is only a matter of time until it may be
+    read; None when no more of the range will come.
+    """
+    info = _partition(client, wanted.place)
+    if info is None:
+        report_loss(f"{wanted.place.topic}/{wanted.place.partition} is no longer there", options)
+        return None
+    begin, loss = resume(wanted.place, Position(at, wanted.epoch, wanted.log), info)
+    if loss is None and at == info.end:
+        loss = f"{wanted.place.topic}/{wanted.place.partition} ends at offset {at}, before {wanted.end}"
+    if loss is None:
+        return at
+    report_loss(loss, options)
+    return begin if info.number == wanted.log and begin > at else None
+
+
+def _partition(client: LogClient, place: Place) -> PartitionInfo | None:
+    """Describe a partition; None if it is not there."""
+    try:
+        topic = client.topic(place.topic)
+    except Refusal as error:
+        if error.code is not RefusalCode.TOPIC_NOT_FOUND:
+            raise
+        return None
+    return next((info for info in topic.partitions if info.partition == place.partition), None)
+
+
+def _extent(chunk: Chunk) -> tuple[int, int]:
+    """Tell the first offset in a chunk and the one behind its last; (-1, -1) for an empty one."""
     first, after = -1, -1
     for _, _, header in chunk.batches():
         first = header.base_offset if first < 0 else first
         after = header.base_offset + header.count
+    return first, after
+
+
+def _end_of_epoch(chunk: Chunk, wanted: Range, options: Options) -> int:
+    """Tell where the range ends as far as this chunk shows: before the first record that was written again, if any."""
+    for _, _, header in chunk.batches():
         if header.epoch > wanted.epoch and header.base_offset < wanted.end:
             name = f"{wanted.place.topic}/{wanted.place.partition}"
             report_loss(
@@ -86,4 +180,5 @@ def _extent(chunk: Chunk, wanted: Range, options: Options) -> tuple[int, int]:
                 f"the query was planned for epoch {wanted.epoch}",
                 options,
             )
-    return first, after
+            return header.base_offset
+    return wanted.end

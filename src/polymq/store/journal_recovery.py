@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
     from polymq.store.files import Files
 
-__all__ = ["JOURNAL_FOLDER", "JOURNAL_SUFFIX", "RecoveredJournal", "journal_segments", "recover_journal"]
+__all__ = [
+    "JOURNAL_FOLDER",
+    "JOURNAL_SUFFIX",
+    "JournalState",
+    "RecoveredJournal",
+    "journal_path",
+    "journal_segments",
+    "look_at_journal",
+    "recover_journal",
+]
 
 JOURNAL_FOLDER: Final = "journal"
 JOURNAL_SUFFIX: Final = ".jnl"
@@ -42,6 +51,18 @@ class RecoveredJournal(NamedTuple):
                 yield from entries_of(scan.data, at, frame)
 
 
+class JournalState(NamedTuple):
+    """What lies in the journal's folder: replay begins at `scans[chosen]`, `kept` are the segments that count.
+
+    `damage` says which frame is missing although it was synced.
+    """
+
+    scans: list[SegmentScan]
+    chosen: int
+    kept: list[SegmentScan]
+    damage: CorruptRecord | None
+
+
 def journal_segments(files: Files) -> list[int]:
     """List the first sequences of the journal's segments, in order."""
     names = files.list(JOURNAL_FOLDER)
@@ -58,15 +79,19 @@ def recover_journal(files: Files) -> RecoveredJournal:
 
     Raises: CorruptRecord when a frame that was synced cannot be read.
     """
-    bases = journal_segments(files)
-    scans = [scan_segment(_read(files, journal_path(base)), base) for base in bases]
+    state = look_at_journal(files)
+    if state.damage is not None:
+        raise state.damage
+    _clean_up(files, [scan.base_sequence for scan in state.scans], state.kept)
+    return RecoveredJournal(state.kept)
+
+
+def look_at_journal(files: Files) -> JournalState:
+    """Read the journal and decide what counts, without changing anything. Cost: reads all of it."""
+    scans = [scan_segment(_read(files, journal_path(base)), base) for base in journal_segments(files)]
     chosen = _choose(scans)
-    kept = _continuous(scans[chosen:]) if scans else []
-    kept = _without_unfinished_snapshot(kept)
-    if scans:
-        _refuse_damage(scans, chosen, kept)
-    _clean_up(files, bases, kept)
-    return RecoveredJournal(kept)
+    kept = _without_unfinished_snapshot(_continuous(scans[chosen:]))
+    return JournalState(scans, chosen, kept, _damage(scans, chosen, kept) if scans else None)
 
 
 def _read(files: Files, path: str) -> bytes:
@@ -126,8 +151,8 @@ def _without_unfinished_snapshot(kept: list[SegmentScan]) -> list[SegmentScan]:
     return kept
 
 
-def _refuse_damage(scans: list[SegmentScan], chosen: int, kept: list[SegmentScan]) -> None:
-    """Raise CorruptRecord if the journal ends before a frame that is known to have been synced."""
+def _damage(scans: list[SegmentScan], chosen: int, kept: list[SegmentScan]) -> CorruptRecord | None:
+    """Say whether the journal ends before a frame that is known to have been synced."""
     first = scans[chosen]
     if not kept:
         # The very first segment's header was never finished, or was damaged later.
@@ -137,8 +162,8 @@ def _refuse_damage(scans: list[SegmentScan], chosen: int, kept: list[SegmentScan
     begins_whole = first.base_sequence == SEQUENCE_FIRST or (bool(kept) and _begins_snapshot(first) and _ends_snapshot(kept))
     known = any(synced_later(scan, sequence) for scan in scans[chosen:])
     if begins_whole and not known:
-        return
-    raise CorruptRecord(
+        return None
+    return CorruptRecord(
         journal_path(torn.base_sequence),
         position=torn.end,
         expected=f"journal frame {sequence}, which was synced",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from polymq.store.cold import WindowRequest
     from polymq.store.committer import Committer
     from polymq.store.journal import Journal
+    from polymq.store.lookup import TimeSearch
     from polymq.store.recovery import RecoveredLog
     from polymq.store.volume import Volume
     from polymq.wire.records import Message
@@ -68,6 +69,7 @@ class Log:
         "_listed",
         "_requests",
         "_room",
+        "_searches",
         "_staged",
         "_surveying",
         "_sync_tickets",
@@ -140,6 +142,7 @@ class Log:
         self._ticket: Ticket | None = None
         self._sync_tickets: list[Ticket] = []
         self._requests: dict[int, WindowRequest] = {}
+        self._searches: dict[int, TimeSearch] = {}
 
     @property
     def durable(self) -> int:
@@ -514,10 +517,13 @@ class Log:
         """
         return batches_from(self, self._volume, self._requests, offset, size_bytes_max)
 
-    def offset_at(self, time_ns: int) -> int:
-        """Tell the first offset appended at or after a time. Cost: may read a few blocks from the disk."""
+    def offset_at(self, time_ns: int) -> int | None:
+        """Tell the first offset appended at or after a time. None: the disk is being read, ask again after `poll()`.
+
+        Raises StoreFailed where the log is damaged.
+        """
         self.list_segments()
-        return first_offset_at(self, self._volume, time_ns)
+        return first_offset_at(self, self._volume, self._searches, time_ns)
 
     # --- Retention ----------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def test_size_is_kept_but_for_the_first_batch(world: DoorWorld) -> None:
 
 def test_headers(world: DoorWorld) -> None:
     headers = world.get("/v1/topics/t/0/records?offset=0").headers
-    assert [headers[f"Polymq-{name}"] for name in ("Epoch", "Start", "Readable")] == ["1", "0", "10"]
+    assert [headers[f"Polymq-{name}"] for name in ("Epoch", "Start", "Readable", "Number")] == ["1", "0", "10", str(world.log().number)]
 
 
 def test_end_of_the_log_is_empty(world: DoorWorld) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from polymq import limits
+
 from .door_world import DoorWorld
 
 SECOND_NS = 1_000_000_000
@@ -58,6 +60,17 @@ def test_offset_by_time(world: DoorWorld) -> None:
     assert world.json("/v1/topics/t/0/offset?time_ns=0") == {"offset": 0}
     assert world.json(f"/v1/topics/t/0/offset?time_ns={middle_ns}") == {"offset": 1}
     assert world.json(f"/v1/topics/t/0/offset?time_ns={middle_ns + SECOND_NS}") == {"offset": 2}
+
+
+def test_offset_by_time_from_the_disk_is_asked_for_again(world: DoorWorld) -> None:
+    world.publish("t", b"a")
+    world.log().reads_from_disk = 2
+    wire = world.wire("/v1/topics/t/0/offset?time_ns=0")
+    for _ in range(2):
+        assert wire.paused
+        assert wire.output == b""
+        wire.wait(limits.HTTP_POLL_INTERVAL_NS)
+    assert wire.output.endswith(b'{"offset":0}\n')
 
 
 @pytest.mark.parametrize("query", ["", "time_ns=", "time_ns=now", "time_ns=-1", f"time_ns={1 << 63}"])

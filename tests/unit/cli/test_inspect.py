@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,6 +84,54 @@ def test_damage_is_found_and_is_the_exit_status(folder: Path) -> None:
     assert (status, len(lines)) == (1, 1)
     assert "at byte 64  BAD: " in lines[0]
     assert run(folder, "--partition", "1")[0] == 0
+    done = CliRunner().invoke(app, ["inspect", str(folder), "--records"])
+    assert (done.exit_code, len(done.stdout.splitlines())) == (1, 40)
+    assert done.stderr.startswith("partition 3 at record 0  BAD: ")
+    assert "records 0 to 2 were synced" in done.stderr
+    assert run(folder, "--records", "--partition", "1")[0] == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["--batches"], ["--records"], ["--records", "--count", "50"], ["--partition", "3"]])
+def test_synced_batches_that_became_zeros(folder: Path, arguments: list[str]) -> None:
+    path = folder / "partitions" / "0000003" / "00000000000000000000.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[:64] + bytes(len(data) - 64))
+    done = CliRunner().invoke(app, ["inspect", str(folder), *arguments])
+    assert done.exit_code == 1
+    assert "BAD: the rest is zeros; records 0 to 2 were synced" in done.output
+
+
+@pytest.mark.parametrize("arguments", [[], ["--batches"], ["--records"], ["--partition", "3"]])
+def test_a_partition_folder_that_is_gone(folder: Path, arguments: list[str]) -> None:
+    shutil.rmtree(folder / "partitions" / "0000003")
+    done = CliRunner().invoke(app, ["inspect", str(folder), *arguments])
+    assert done.exit_code == 1
+    assert "BAD: its files are missing; records 0 to 2 were synced" in done.output
+
+
+@pytest.mark.parametrize("arguments", [[], ["--batches"], ["--records"], ["--journal"], ["--journal", "--count", "1"]])
+def test_a_damaged_journal(folder: Path, arguments: list[str]) -> None:
+    (path,) = (path for path in (folder / "journal").iterdir() if path.stem.isdigit())
+    data = bytearray(path.read_bytes())
+    data[64 + 45] ^= 1
+    path.write_bytes(data)
+    done = CliRunner().invoke(app, ["inspect", str(folder), *arguments])
+    assert done.exit_code == 1
+    assert "journal frame 1, which was synced" in done.output
+
+
+def test_a_torn_tail_is_said_and_is_no_damage(folder: Path) -> None:
+    path = folder / "partitions" / "0000003" / "00000000000000000000.seg"
+    data = bytearray(path.read_bytes())
+    data[-1] = 1
+    path.write_bytes(data)
+    status, lines = run(folder)
+    assert status == 0
+    assert [
+        line
+        for line in lines
+        if line.endswith("(torn tail behind record 2, up to which it is synced: there are bytes behind the last batch)")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -118,5 +167,6 @@ def test_producers_and_times() -> None:
     report = Report(target, None)
     report.line("good")
     report.line("line", "torn")
-    assert (target.getvalue(), report.damaged) == (b"good\nline  BAD: torn\n", 1)
+    report.line("other", note="torn tail")
+    assert (target.getvalue(), report.damaged) == (b"good\nline  BAD: torn\nother  (torn tail)\n", 1)
     assert (time_text(0), time_text(10**9)) == ("-", "1970-01-01 00:00:01")

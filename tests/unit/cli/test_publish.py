@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from polymq.cli import publish as publish_module
 from polymq.cli.main import app
 from polymq.cli.publish import BATCH_MESSAGES, BATCH_SIZE_BYTES, Lines, batches, read_chunk, send, send_lines
+from polymq.errors import ConfigError, ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,33 @@ def test_lines_are_the_same_however_the_input_is_cut(parts: list[bytes], cuts: l
     found += lines.end()
     expected = [line.removesuffix(b"\r") for line in data.split(b"\n")[:-1]] + [data.split(b"\n")[-1]]
     assert found == [line for line in expected if line]
+
+
+def test_a_line_that_is_too_large_is_refused_and_not_kept() -> None:
+    lines = Lines(10)
+    assert lines.feed(b"0123456789") == []
+    assert lines.feed(b"\nab") == [b"0123456789"]
+    assert lines.feed(b"01234567\n") == [b"ab01234567"]
+    assert lines.feed(b"x\n" + b"0" * 10) == [b"x"]
+    with pytest.raises(ConfigError, match="larger than 10 bytes"):
+        lines.feed(b"1")
+    lines = Lines(10)
+    assert lines.feed(b"x\n" + b"0" * 11) == [b"x"]
+    with pytest.raises(ConfigError, match="larger than 10 bytes"):
+        lines.end()
+
+
+def test_what_was_acknowledged_is_said_when_a_publish_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(FakeProducer):
+        async def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None:
+            if self.calls:
+                raise ConnectionLost("gone")
+            await super().publish_many(topic, bodies)
+
+    monkeypatch.setattr("polymq.clients.nsq.NsqProducer", Failing)
+    done = CliRunner().invoke(app, ["publish", "t", *(str(number) for number in range(BATCH_MESSAGES + 2))])
+    assert isinstance(done.exception, ConnectionLost)
+    assert done.stderr.endswith(f"stopped; the broker has acknowledged {BATCH_MESSAGES} messages to t\n")
 
 
 @given(st.lists(st.integers(0, BATCH_SIZE_BYTES + 1), max_size=8))
@@ -156,8 +184,9 @@ def test_lines_of_the_input(producers: list[FakeProducer], monkeypatch: pytest.M
 
     monkeypatch.setattr(publish_module, "read_chunk", read)
     monkeypatch.setattr("sys.stdin", Input)
-    count = asyncio.run(publish_module._publish("t", [], False, 0, "h:1"))
-    assert count == 2
+    acknowledged = [0]
+    asyncio.run(publish_module._publish("t", [], False, 0, "h:1", acknowledged))
+    assert acknowledged == [2]
     assert producers[0].calls[0] == ("t", [b"a", b"b"], 0)
 
 

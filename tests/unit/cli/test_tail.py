@@ -33,10 +33,11 @@ class FakeLog:
     def __init__(self, *, starts: tuple[int, ...], ends: tuple[int, ...]) -> None:
         self.starts, self.ends = list(starts), list(ends)
         self.waits: list[int] = []
+        self.epochs: list[tuple[int, int]] = [(1, 0)]
 
     def topic(self, name: str) -> TopicInfo:
         infos = (
-            PartitionInfo(number, number, 1, (), start, end, end)
+            PartitionInfo(number, number, self.epochs[-1][0], tuple(self.epochs), start, end, end)
             for number, (start, end) in enumerate(zip(self.starts, self.ends, strict=True))
         )
         return TopicInfo("", name, tuple(infos))
@@ -51,7 +52,7 @@ class FakeLog:
             raise OffsetOutOfRange("gone", start=start, readable=readable)
         first = offset - offset % 2
         data = batch(first, [b"m%d" % number for number in range(first, min(first + 2, readable))], b"k") if offset < readable else b""
-        return Chunk(data, 1, start, readable)
+        return Chunk(data, self.epochs[-1][0], start, readable, 1)
 
     def close(self) -> None:
         self.waits.append(-1)
@@ -104,6 +105,25 @@ def test_a_limit_in_the_middle_of_a_batch() -> None:
     assert places(FakeLog(starts=(0,), ends=(9,)), {0: 0}, limit=3) == ["0:0", "0:1", "0:2"]
 
 
+@pytest.mark.parametrize(
+    ("end", "first", "places_after", "says"),
+    [
+        (8, 4, ["0:4", "0:5", "0:6", "0:7"], "offsets from 4 on are given again, what was printed for them is lost; going on at 4"),
+        (5, 4, ["0:4"], "offsets from 4 on are given again, what was printed for them is lost; going on at 4"),
+        (8, 6, ["0:6", "0:7"], "the broker lost power, a new epoch has begun; going on at 6"),
+    ],
+)
+def test_a_new_epoch_is_said(end: int, first: int, places_after: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    log = FakeLog(starts=(0,), ends=(6,))
+    client: Any = log
+    shown = follow(client, "t", {0: 2}, forever=True, limit=4 + len(places_after))
+    assert [next(shown).place for _ in range(4)] == ["0:2", "0:3", "0:4", "0:5"]
+    log.ends[0] = end
+    log.epochs.append((2, first))
+    assert [message.place for message in shown] == places_after
+    assert says in capsys.readouterr().err
+
+
 def test_what_was_trimmed_is_skipped_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert places(FakeLog(starts=(4,), ends=(6,)), {0: 1}) == ["0:4", "0:5"]
     assert capsys.readouterr().err == "polymq: partition 0: offset 1 is not in the log; going on at 4\n"
@@ -124,7 +144,7 @@ def test_a_refusal_that_makes_no_sense_is_passed_on() -> None:
 
 
 def test_messages_of_a_chunk() -> None:
-    chunk = Chunk(batch(4, [b"a", b"b"], b"k") + batch(6, [b"c"]), 1, 0, 7)
+    chunk = Chunk(batch(4, [b"a", b"b"], b"k") + batch(6, [b"c"]), 1, 0, 7, 1)
     found = list(messages_of("t", 2, chunk, 5))
     assert [(offset, shown.body, shown.key, shown.time_ns) for offset, shown in found] == [
         (5, b"b", b"k", 4 * 10**9),

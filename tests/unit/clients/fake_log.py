@@ -31,6 +31,12 @@ class FakePartition:
     end: int = 0
     epochs: list[list[int]] = field(default_factory=lambda: [[1, 0]])
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    # How many of the last records may not be read yet: what a durable log shows after a start on another boot.
+    held_back: int = 0
+
+    @property
+    def readable(self) -> int:
+        return self.end - self.held_back
 
     def append(self, messages: Sequence[Message]) -> None:
         encoded = b"".join(records.encode_message(message, BASE_TIME_NS) for message in messages)
@@ -59,7 +65,7 @@ class FakePartition:
             "epochs": self.epochs,
             "start": self.start,
             "end": self.end,
-            "readable": self.end,
+            "readable": self.readable,
         }
 
 
@@ -127,7 +133,7 @@ class FakeLog:
                 return self._json(200, self._topic(name))
             case ["v1", "topics", name, index, "offset"] if name in self.topics:
                 return self._json(200, {"offset": (int(query["time_ns"]) - BASE_TIME_NS + 999) // 1000 + int(index) * 0})
-            case ["v1", "topics", name, index, "records"] if name in self.topics:
+            case ["v1", "topics", name, index, "records"] if int(index) < len(self.topics.get(name, ())):
                 return self._records(self.topics[name][int(index)], query)
         return self._json(404, {"error": "TOPIC_NOT_FOUND", "message": "no such topic"})
 
@@ -137,11 +143,11 @@ class FakeLog:
 
     def _records(self, log: FakePartition, query: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         offset, end, most = int(query["offset"]), int(query["end"]), int(query["max_bytes"])
-        if not log.start <= offset <= log.end:
-            return self._json(416, {"error": "OFFSET_OUT_OF_RANGE", "message": "trimmed", "start": log.start, "readable": log.end})
+        if not log.start <= offset <= log.readable:
+            return self._json(416, {"error": "OFFSET_OUT_OF_RANGE", "message": "trimmed", "start": log.start, "readable": log.readable})
         parts: list[bytes] = []
         for first, after, data in log.batches:
-            if after > offset and first < end:
+            if after > offset and first < min(end, log.readable):
                 if parts and sum(map(len, parts)) + len(data) > most:
                     break
                 parts.append(data)
@@ -152,7 +158,8 @@ class FakeLog:
             "Content-Type": "application/vnd.polymq.batches",
             "Polymq-Epoch": str(log.epoch),
             "Polymq-Start": str(log.start),
-            "Polymq-Readable": str(log.end),
+            "Polymq-Readable": str(log.readable),
+            "Polymq-Number": str(log.number),
         }
         return 200, headers, body
 

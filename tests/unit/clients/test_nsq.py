@@ -94,6 +94,51 @@ def test_a_publish_that_is_not_answered_in_time() -> None:
             server.refusals.clear()
             server.wires[0].reply(encode.response_frame(b"late"))
             await client.publish("t", b"y")
+            assert server.wires[0].ended
+            assert len(server.wires) == 2
+
+    in_virtual_time(go())
+
+
+def test_a_server_that_never_answers_is_owed_nothing_for_ever() -> None:
+    async def go() -> None:
+        server = Server()
+        async with producer(server) as client:
+            server.refusals[events.Publish] = None
+            for _ in range(5):
+                results = await asyncio.gather(*(client.publish("t", b"x") for _ in range(3)), return_exceptions=True)
+                assert any(isinstance(result, DeadlineExceeded) for result in results)
+                assert client._connection is not None
+                assert not client._connection.is_open
+                await asyncio.sleep(0)
+                assert not client._connection._waiting
+
+    in_virtual_time(go())
+
+
+def test_messages_that_waited_here_for_longer_than_the_server_waits_are_dropped() -> None:
+    async def go() -> None:
+        server = Server()
+        options = NsqOptions(deadline_seconds=5, message_timeout_ms=2000)
+        async with consumer(server, options=options) as client:
+            server.deliver(1, 2)
+            await asyncio.sleep(1.5)
+            server.deliver(3, 4)
+            await asyncio.sleep(1)
+            found = []
+            async for message in client:
+                found.append(message.body)
+                if message.body == b"3":
+                    # 4 gets old in the hands of the iterator.
+                    message.settle()
+                    await asyncio.sleep(2)
+                    server.deliver(1, 4, attempts=2)
+                    await asyncio.sleep(0.1)
+                elif message.body == b"4":
+                    break
+            assert found == [b"3", b"1", b"4"]
+            assert client.expired == 3
+            assert client._in_hand == 2
 
     in_virtual_time(go())
 

@@ -82,6 +82,21 @@ def test_answers_come_in_the_order_of_the_commands() -> None:
     in_virtual_time(go())
 
 
+def test_a_server_that_owes_too_many_answers_is_given_up() -> None:
+    async def go() -> None:
+        server = Server()
+        connection = await connect("x:1", OPTIONS, server.open)
+        server.refusals[events.Publish] = None
+        for _ in range(10_000):
+            connection.request(frames.publish("t", b"x")).cancel()
+        assert connection.is_open
+        with pytest.raises(ConnectionLost, match="owes 10000 answers"):
+            await connection.request(frames.publish("t", b"x"))
+        await connection.lost
+
+    in_virtual_time(go())
+
+
 def test_writes_of_one_turn_are_one_write() -> None:
     async def go() -> None:
         server = Server()

@@ -142,7 +142,7 @@ class FakeLog:
     def batches(self, offset: int, size_bytes_max: int) -> memoryview | None:
         raise AssertionError("not used by the core")
 
-    def offset_at(self, time_ns: int) -> int:
+    def offset_at(self, time_ns: int) -> int | None:
         raise AssertionError("not used by the core")
 
     def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None:

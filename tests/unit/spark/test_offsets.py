@@ -12,12 +12,14 @@ from polymq.spark.offsets import Place, Position, Range
 
 PLACE = Place("orders", 0)
 ranges = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 60)), min_size=1, max_size=6).map(
-    lambda pairs: [Range(Place("t", index), start, start + count, 3) for index, (start, count) in enumerate(pairs)]
+    lambda pairs: [Range(Place("t", index), start, start + count, 3, 4) for index, (start, count) in enumerate(pairs)]
 )
 
 
-def info(*, number: int = 4, epochs: tuple[tuple[int, int], ...] = ((1, 0), (2, 50)), start: int = 0, readable: int = 100) -> PartitionInfo:
-    return PartitionInfo(0, number, epochs[-1][0], epochs, start, readable, readable)
+def info(
+    *, number: int = 4, epochs: tuple[tuple[int, int], ...] = ((1, 0), (2, 50)), start: int = 0, readable: int = 100, end: int = 100
+) -> PartitionInfo:
+    return PartitionInfo(0, number, epochs[-1][0], epochs, start, end, readable)
 
 
 @given(
@@ -58,6 +60,9 @@ def test_both_ends_of_topics() -> None:
         (Position(90, 1, 4), info(epochs=((1, 0), (2, 70), (3, 60))), 60, "name other records"),
         (Position(90, 1, 4), info(epochs=((5, 40),), start=45), 45, "name other records"),
         (Position(101, 2, 4), info(), 100, "ends at offset 100"),
+        (Position(101, 2, 4), info(readable=60), 100, "ends at offset 100"),
+        (Position(100, 2, 4), info(readable=60), 100, None),
+        (Position(61, 2, 4), info(readable=60), 61, None),
         (Position(10, 1, 4), info(start=20), 20, "10 records were removed"),
         (Position(60, 2, 4), info(number=5, start=2), 2, "created again"),
     ],
@@ -75,7 +80,7 @@ def test_a_limit_is_kept_and_used_and_shared(wanted: list[Range], most: int) -> 
     limited = offsets.limit(wanted, most)
     assert sum(each.count for each in limited) == min(total, most)
     for before, after in zip(wanted, limited, strict=True):
-        assert (after.place, after.start, after.epoch) == (before.place, before.start, before.epoch)
+        assert (after.place, after.start, after.epoch, after.log) == (before.place, before.start, before.epoch, before.log)
         assert after.start <= after.end <= before.end
         assert after.count >= before.count * min(most, total) // max(total, 1)
 
@@ -86,9 +91,9 @@ def test_splitting_covers_every_offset_once(wanted: list[Range], parts_min: int,
     covered = [(part.place, n) for part in parts for n in range(part.start, part.end)]
     assert covered == [(each.place, n) for each in wanted for n in range(each.start, each.end)]
     assert all(0 < part.count <= most for part in parts)
-    assert all(part.epoch == 3 for part in parts)
+    assert all((part.epoch, part.log) == (3, 4) for part in parts)
 
 
 def test_one_range_is_split_into_the_wanted_parts() -> None:
-    parts = offsets.split([Range(PLACE, 0, 100, 1)], parts_min=3, records_max=10**6)
+    parts = offsets.split([Range(PLACE, 0, 100, 1, 4)], parts_min=3, records_max=10**6)
     assert [(part.start, part.end) for part in parts] == [(0, 33), (33, 66), (66, 100)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from polymq.clients.log import LogClient
-from polymq.errors import ConfigError
+from polymq.errors import ConfigError, Refusal
 from polymq.spark.offsets import DataLoss, Place, Range
 from polymq.spark.options import Options
 from polymq.spark.planning import Planner
@@ -16,6 +16,8 @@ from tests.unit.clients.fake_log import FakeLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from polymq.spark.offsets import Positions
 
 CLIENTS: list[LogClient] = []
 FIRST, SECOND = Place("orders", 0), Place("orders", 1)
@@ -51,6 +53,13 @@ def planner(log: FakeLog, *, streaming: bool = True, **options: str) -> Planner:
 
 def bounds(ranges: list[Range]) -> list[tuple[Place, int, int]]:
     return [(each.place, each.start, each.end) for each in ranges]
+
+
+def replay(plan: Planner, start: Positions, end: Positions) -> tuple[list[Range], Positions]:
+    """Plan a micro-batch again, and the one behind it; give all ranges, and where the second one ends."""
+    planned = plan.plan(start, end)
+    next_end = plan.advance(end, None)
+    return planned + plan.plan(end, next_end), next_end
 
 
 def test_a_stream_advances_to_what_is_readable_and_then_stays(log: FakeLog) -> None:
@@ -102,6 +111,118 @@ def test_a_partition_that_is_gone_is_a_loss(log: FakeLog) -> None:
     log.topics["orders"].pop()
     with pytest.raises(DataLoss, match="no longer there"):
         plan.plan({}, {SECOND: end[SECOND]})
+
+
+@pytest.mark.parametrize(
+    ("happens", "words", "expected"),
+    [
+        ("trimmed", "were removed", range(40, 90)),
+        ("replaced", "name other records", range(90)),
+        ("created again", "created again", range(60)),
+        ("shortened", "ends at offset 20", range(90)),
+        ("deleted", "no longer there", range(0)),
+    ],
+)
+def test_a_batch_that_is_planned_again_after_a_loss_overlaps_no_other(log: FakeLog, happens: str, words: str, expected: range) -> None:
+    """The batch that was planned and not committed keeps its end, so the next one begins there and nowhere else."""
+    (partition, _) = log.topics["orders"]
+    before = planner(log)
+    start = before.starting()
+    end = before.advance(start, None)
+    match happens:
+        case "trimmed":
+            append(log, 60)
+            partition.trim(40)
+        case "replaced":
+            partition.power_loss(20)
+            append(log, 70)
+        case "created again":
+            log.create("orders", 2, number=9)
+            append(log, 60)
+        case "shortened":
+            partition.batches.pop()
+            partition.end = 20
+        case _:
+            del log.topics["orders"]
+    with pytest.raises(DataLoss, match=words):
+        planner(log).plan(start, end)
+    after = planner(log, failOnDataLoss="false")
+    with pytest.warns(RuntimeWarning, match=words):
+        planned, next_end = replay(after, start, end)
+    if happens == "shortened":
+        append(log, 70)
+        planned += after.plan(next_end, after.advance(next_end, None))
+    assert [offset for each in planned for offset in range(each.start, each.end)] == list(expected)
+    assert {each.log for each in planned} == ({log.topics["orders"][0].number} if planned else set())
+
+
+def test_a_batch_that_is_planned_again_does_not_go_beyond_the_freeze(log: FakeLog) -> None:
+    plan = planner(log, failOnDataLoss="false")
+    plan.freeze()
+    start = plan.starting()
+    log.topics["orders"][0].power_loss(20)
+    append(log, 30)
+    with pytest.warns(RuntimeWarning, match="name other records"):
+        end = plan.advance(start, None)
+    assert bounds(plan.plan(start, end)) == [(FIRST, 0, 20)]
+    with pytest.warns(RuntimeWarning, match="name other records"):
+        assert plan.advance(end, None) == end
+
+
+def test_after_a_loss_the_position_moves_though_nothing_can_be_read(log: FakeLog) -> None:
+    plan = planner(log, failOnDataLoss="false")
+    start = plan.advance(plan.starting(), None)
+    log.create("orders", 2, number=9)
+    with pytest.warns(RuntimeWarning, match="created again"):
+        end = plan.advance(start, None)
+    assert (end[FIRST].offset, end[FIRST].log, end[SECOND].log) == (0, 9, 10)
+    assert plan.plan(end, end) == []
+    assert plan.advance(end, None) == end
+
+
+def test_records_that_may_not_be_read_yet_are_no_loss(log: FakeLog) -> None:
+    plan = planner(log)
+    start = plan.starting()
+    end = plan.advance(start, None)
+    log.topics["orders"][0].held_back = 20
+    assert plan.advance(end, None) == end
+    assert bounds(plan.plan(start, end)) == [(FIRST, 0, 30)]
+    assert plan.newest()[FIRST].offset == 10
+    batch = planner(log, streaming=False, endingOffsets='{"orders": {"0": 25}}')
+    assert bounds(batch.plan_batch()) == [(FIRST, 0, 25)]
+
+
+def test_a_topic_that_is_gone_is_a_loss_for_those_who_had_read_it(log: FakeLog) -> None:
+    plan = planner(log)
+    end = plan.advance(plan.starting(), None)
+    del log.topics["orders"]
+    with pytest.raises(DataLoss, match="orders/0 is no longer there"):
+        plan.advance(end, None)
+    assert plan.newest() == {}
+    patient = planner(log, failOnDataLoss="false")
+    patient.freeze()
+    with pytest.warns(RuntimeWarning, match="no longer there"):
+        assert patient.advance(end, None) == end
+    with pytest.raises(Refusal):
+        planner(log, failOnDataLoss="false").starting()
+    with pytest.raises(Refusal):
+        planner(log, failOnDataLoss="false").advance({}, None)
+
+
+def test_a_partition_that_is_gone_is_a_loss_also_where_nothing_is_new(log: FakeLog) -> None:
+    plan = planner(log)
+    end = plan.advance(plan.starting(), None)
+    log.topics["orders"].pop()
+    with pytest.raises(DataLoss, match="orders/1 is no longer there"):
+        plan.advance(end, None)
+
+
+def test_a_refusal_that_is_not_about_the_topic_is_no_loss(log: FakeLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planner(log, failOnDataLoss="false")
+    start = plan.starting()
+    monkeypatch.setattr(log, "answer", lambda path: (503, {}, b'{"error": "STORE_FAILED", "message": "damaged"}'))
+    with pytest.raises(Refusal, match="damaged"):
+        plan.advance(start, None)
 
 
 def test_offsets_by_partition(log: FakeLog) -> None:

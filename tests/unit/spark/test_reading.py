@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from polymq.clients.log import LogClient
+from polymq.errors import DeadlineExceeded, Refusal
 from polymq.spark import reading
 from polymq.spark.offsets import DataLoss, Place, Range
 from polymq.spark.options import Options
@@ -15,7 +16,7 @@ from polymq.wire.records import Message
 from tests.unit.clients.fake_log import FakeLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FIRST = Place("orders", 0)
 
@@ -35,10 +36,14 @@ def append(log: FakeLog, count: int) -> None:
         target.append([Message(b"%d" % n) for n in range(first, first + 10)])
 
 
-def read(log: FakeLog, wanted: Range, **options: str) -> list[tuple[int, bytes]]:
+def never(seconds: float) -> None:
+    raise AssertionError(f"slept {seconds} s")
+
+
+def read(log: FakeLog, wanted: Range, sleep: Callable[[float], None] = never, **options: str) -> list[tuple[int, bytes]]:
     parsed = Options.parse({"server": log.address, "subscribe": "orders", "maxFetchBytes": "65536"} | options, streaming=True)
     with contextlib.closing(LogClient(log.address)) as client:
-        batches = list(reading.read_range(client, wanted, parsed))
+        batches = list(reading.read_range(client, wanted, parsed, sleep=sleep, monotonic=lambda: 0.0))
     assert all(batch.num_rows for batch in batches)
     return [(row["offset"], row["body"]) for batch in batches for row in batch.to_pylist()]
 
@@ -51,7 +56,7 @@ def test_a_range_is_read_in_pieces(log: FakeLog) -> None:
     log.topics["orders"][0].append([Message(bytes(70_000))])
     append(log, 10)
     before = len(log.requests)
-    found = read(log, Range(FIRST, 25, 36, 1))
+    found = read(log, Range(FIRST, 25, 36, 1, 1))
     assert [offset for offset, _ in found] == list(range(25, 36))
     assert len(log.requests) - before == 3
 
@@ -59,10 +64,15 @@ def test_a_range_is_read_in_pieces(log: FakeLog) -> None:
 @pytest.mark.parametrize(
     ("happens", "words", "expected"),
     [
-        ("trimmed", "holds offsets 20 to 30", rows(range(20, 25))),
+        ("trimmed", "15 records were removed", rows(range(20, 25))),
         ("shortened", "ends at offset 20", rows(range(5, 20))),
-        ("replaced", "written in epoch 2", rows(range(5, 25))),
-        ("emptied", "holds offsets 30 to 30", []),
+        ("replaced", "written in epoch 2", rows(range(5, 20))),
+        ("replaced before", "lost its records from offset 0 on", []),
+        ("emptied", "25 records were removed", []),
+        ("deleted", "is no longer there", []),
+        ("created again", "created again", []),
+        ("created again shorter", "created again", []),
+        ("fewer partitions", "is no longer there", []),
         ("gap", "has offset 20 where 5", rows(range(20, 25))),
     ],
 )
@@ -73,14 +83,26 @@ def test_losses_after_the_planning_are_noticed(log: FakeLog, happens: str, words
             partition.trim(20)
         case "shortened":
             partition.batches.pop()
+            partition.end = 20
         case "replaced":
             partition.power_loss(20)
             append(log, 10)
+        case "replaced before":
+            partition.power_loss(0)
         case "emptied":
             partition.trim(30)
+        case "deleted":
+            del log.topics["orders"]
+        case "created again":
+            log.create("orders", number=9)
+            append(log, 40)
+        case "created again shorter":
+            log.create("orders", number=9)
+        case "fewer partitions":
+            log.topics["orders"].clear()
         case _:
             partition.batches = partition.batches[2:]
-    wanted = Range(FIRST, 5, 25, 1)
+    wanted = Range(FIRST, 5, 25, 1, 1)
     with pytest.raises(DataLoss, match=words):
         read(log, wanted)
     with pytest.warns(RuntimeWarning, match=words):
@@ -90,7 +112,62 @@ def test_losses_after_the_planning_are_noticed(log: FakeLog, happens: str, words
 def test_a_newer_epoch_behind_the_range_does_not_matter(log: FakeLog) -> None:
     log.topics["orders"][0].power_loss(20)
     append(log, 10)
-    assert read(log, Range(FIRST, 5, 20, 1)) == rows(range(5, 20))
+    assert read(log, Range(FIRST, 5, 20, 1, 1)) == rows(range(5, 20))
+
+
+def test_only_what_comes_before_the_new_epoch_is_read_of_a_chunk(log: FakeLog) -> None:
+    """The next batch of the query begins at 20 and would read the rest again."""
+    log.topics["orders"][0].power_loss(20)
+    append(log, 10)
+    with pytest.warns(RuntimeWarning, match="offset 20 was written in epoch 2"):
+        assert read(log, Range(FIRST, 22, 25, 1, 1), failOnDataLoss="false") == []
+
+
+@pytest.mark.parametrize("readable", [0, 3, 10])
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_records_that_may_not_be_read_yet_are_waited_for(log: FakeLog, readable: int, fail: str) -> None:
+    partition = log.topics["orders"][0]
+    partition.held_back = 30 - readable
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            partition.held_back = 0
+
+    assert read(log, Range(FIRST, 5, 25, 1, 1), sleep, failOnDataLoss=fail) == rows(range(5, 25))
+    assert pauses == [0.05, 0.1, 0.2]
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_records_that_are_there_and_stay_unreadable_are_an_error_and_not_left_out(log: FakeLog, fail: str) -> None:
+    log.topics["orders"][0].held_back = 10
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    options = Options.parse(
+        {"server": log.address, "subscribe": "orders", "retryTimeoutMs": "5000", "failOnDataLoss": fail}, streaming=True
+    )
+    with contextlib.closing(LogClient(log.address)) as client:
+        found = reading.read_range(client, Range(FIRST, 0, 25, 1, 1), options, sleep=sleep, monotonic=lambda: now[0])
+        assert next(found).num_rows == 20
+        with pytest.raises(DeadlineExceeded, match="holds offset 20, but it cannot be read yet, after 5 s"):
+            next(found)
+    assert 4 < now[0] <= 5
+
+
+def test_a_refusal_that_is_not_about_the_topic_is_no_loss(log: FakeLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = (503, {"Content-Type": "application/json"}, b'{"error": "STORE_FAILED", "message": "damaged"}')
+    answer = log.answer
+    monkeypatch.setattr(log, "answer", lambda path: damaged if "records" in path else answer(path))
+    with pytest.raises(Refusal, match="damaged"):
+        read(log, Range(FIRST, 5, 25, 1, 1), failOnDataLoss="false")
+    log.topics["orders"][0].held_back = 30
+    monkeypatch.setattr(log, "answer", lambda path: answer(path) if "records" in path else damaged)
+    with pytest.raises(Refusal, match="damaged"):
+        read(log, Range(FIRST, 5, 25, 1, 1), failOnDataLoss="false")
 
 
 def test_one_client_serves_all_tasks_of_a_worker() -> None:
