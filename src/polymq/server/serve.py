@@ -64,6 +64,7 @@ def shell_settings(settings: Settings) -> ShellSettings:
 
 async def _serve(node: Node, settings: ShellSettings) -> None:
     shell = Shell(node.pump, node.poller, node.wake_up, settings)
+    shell.heed_signals()
     mounts = mount_all(node, backlog=settings.backlog)
     for mount in mounts:
         shell.listen(mount.listener, mount.factory)

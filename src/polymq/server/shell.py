@@ -170,6 +170,12 @@ class Shell:
         if self._failure is not None:
             raise self._failure
 
+    def heed_signals(self) -> None:
+        """Stop in order on SIGTERM and SIGINT from here on: to be called, in the loop, before anybody can connect."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+
     def stop(self) -> None:
         """Take no more connections, ask those that there are to end; `run` returns when they have."""
         if self._stop_at_ns is not None:
