@@ -1,6 +1,6 @@
 """Measure polymq beside nsqd 1.3.0 and write the table.
 
-    make bench                          everything (about 20 minutes)
+    make bench                          everything (about half an hour)
     make bench ARGS=--quick             a smoke run of every row, in a minute or two; its figures mean little
     make bench ARGS="--only mpub,start"  some rows
     make bench ARGS=--list              what the rows are
