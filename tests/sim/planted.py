@@ -429,7 +429,23 @@ def requeue_forgets_its_delay_in_a_crash() -> Iterator[None]:
 @bug
 def deferred_is_released_twice() -> Iterator[None]:
     """Replay does not know what was released."""
-    with replaced(recovery, "_APPLY", lambda apply: {**apply, journal_entries.RELEASED: lambda self, entry: None}):
+    with replaced(recovery, "_APPLY", lambda apply: {**apply, journal_entries.RELEASED_RUNS: lambda self, entry: None}):
+        yield
+
+
+@bug
+def release_that_the_journal_lost_is_forgotten() -> Iterator[None]:
+    """The start does not look at what the batches behind the checkpoint say."""
+
+    def make(reconcile: Any) -> Any:
+        def blind(log: Any, schedule_log: Any, waiting: Any, releases: Any) -> Any:
+            unmarked = {offset: (target, due_ns, False) for offset, (target, due_ns, _has_note) in releases.items()}
+            log.notes = []
+            return reconcile(log, schedule_log, waiting, unmarked)
+
+        return blind
+
+    with replaced(recovery, "reconcile", make):
         yield
 
 
@@ -437,14 +453,10 @@ def deferred_is_released_twice() -> Iterator[None]:
 def deferred_is_lost_in_a_crash() -> Iterator[None]:
     """Replay takes a release for done although the append never came."""
 
-    def make(build: Any) -> Any:
-        def trusting(kernel: Any, replay: Any, topic: Any, partition: Any) -> None:
-            replay.releases.clear()
-            build(kernel, replay, topic, partition)
+    def make(reconcile: Any) -> Any:
+        return lambda log, schedule_log, waiting, _releases: reconcile(log, schedule_log, waiting, {})
 
-        return trusting
-
-    with replaced(recovery, "_build_schedule", make):
+    with replaced(recovery, "reconcile", make):
         yield
 
 

@@ -218,8 +218,8 @@ def _topic_entries(topic: Topic) -> Iterator[bytes]:
             yield journal_entries.schedule_state(partition.number)
             for pairs in partition.schedule.pairs():
                 yield journal_entries.waiting(partition.number, pairs)
-            for base_offset, offsets in partition.schedule.releases():
-                yield journal_entries.released(partition.number, base_offset, offsets)
+            for base_offset, _count, runs in partition.schedule.releases():
+                yield journal_entries.released_runs(partition.number, base_offset, runs)
     for group in topic.groups.values():
         if not group.ephemeral:
             yield from _group_entries(group)

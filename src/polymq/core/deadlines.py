@@ -39,7 +39,8 @@ class DueHeap:
     def __len__(self) -> int:
         return self.count
 
-    def push(self, due: cython.longlong, value: cython.longlong) -> None:
+    @cython.ccall
+    def push(self, due: cython.longlong, value: cython.longlong) -> cython.void:
         """Add an entry."""
         if self.count == self.capacity:
             self._grow()
@@ -61,10 +62,47 @@ class DueHeap:
         assert self.count > 0
         return self.due[0]
 
+    def push_run(self, due: cython.longlong, first: cython.longlong, count: cython.longlong) -> None:
+        """Add `count` neighbouring values that are due at the same time."""
+        value: cython.longlong
+        for value in range(first, first + count):
+            self.push(due, value)
+
     def pop(self) -> int:
         """Take the earliest entry out and give its value. Asserts that there is one."""
         assert self.count > 0
-        first: cython.longlong = self.value[0]
+        value: cython.longlong = self.value[0]
+        self._drop_first()
+        return value
+
+    def take(self, due_max: cython.longlong, count_max: cython.Py_ssize_t) -> array[int]:
+        """Take out the values of the earliest entries, as many as are due by `due_max`, as a "q" array."""
+        taken = array("q", bytes(8 * min(count_max, self.count)))
+        view: cython.longlong[::1] = taken
+        i: cython.Py_ssize_t = 0
+        while i < count_max and self.count > 0 and self.due[0] <= due_max:
+            view[i] = self.value[0]
+            self._drop_first()
+            i += 1
+        if not self.count:
+            self.clear()
+        return taken[:i]
+
+    def move(self, due_max: cython.longlong, target: DueHeap, count_max: cython.Py_ssize_t) -> bool:
+        """Move entries that are due by `due_max` to a heap that orders them by value; True if there are more."""
+        i: cython.Py_ssize_t = 0
+        while i < count_max and self.count > 0 and self.due[0] <= due_max:
+            target.push(self.value[0], self.value[0])
+            self._drop_first()
+            i += 1
+        if not self.count:
+            self.clear()
+            return False
+        return self.due[0] <= due_max
+
+    @cython.cfunc
+    def _drop_first(self) -> cython.void:
+        """Take the earliest entry out."""
         self.count -= 1
         due: cython.longlong = self.due[self.count]
         value: cython.longlong = self.value[self.count]
@@ -84,7 +122,6 @@ class DueHeap:
         if self.count > 0:
             self.due[i] = due
             self.value[i] = value
-        return first
 
     @cython.cfunc
     @cython.inline

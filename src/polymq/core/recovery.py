@@ -18,7 +18,8 @@ from polymq.core import journal_entries as entries
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind
 from polymq.core.lease_window import LeaseWindow
-from polymq.core.schedule import Schedule
+from polymq.core.releases import reconcile
+from polymq.core.schedule import Schedule, expand_runs
 from polymq.core.topic import Partition, Topic
 from polymq.core.work_group import WorkGroup
 from polymq.errors import CorruptRecord
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
 
 __all__ = ["recover"]
+
+
+# (topic, partition, first offset there, runs of offsets in the schedule)
+_Release = tuple[Topic, Partition, int, bytes]
 
 
 @dataclass(slots=True)
@@ -69,8 +74,9 @@ class _Replay:
         self.groups: dict[int, _Group] = {}
         self.schedules: dict[int, int] = {}
         self.scheduled: dict[int, dict[int, int]] = {}
-        # Released offsets of a partition's schedule: (offset that the message gets in the partition, due time).
-        self.releases: dict[int, dict[int, tuple[int, int]]] = {}
+        # Released offsets of a partition's schedule: (offset that the message gets in the partition, due time, whether
+        # the batch has a note that says so).
+        self.releases: dict[int, dict[int, tuple[int, int, bool]]] = {}
         self.next_number = 0
         self.next_group_id = 1
 
@@ -237,12 +243,20 @@ class _Replay:
 
     def released(self, entry: bytes) -> None:
         _kind, partition, base_offset = entries.RELEASED_FORM.unpack_from(entry)
+        offsets = struct.iter_unpack("<q", entry[entries.RELEASED_FORM.size :])
+        self.release(partition, base_offset, (offset for (offset,) in offsets), noted=False)
+
+    def released_runs(self, entry: bytes) -> None:
+        _kind, partition, base_offset = entries.RELEASED_FORM.unpack_from(entry)
+        self.release(partition, base_offset, expand_runs(entry[entries.RELEASED_FORM.size :]), noted=True)
+
+    def release(self, partition: int, base_offset: int, offsets: Iterable[int], *, noted: bool) -> None:
+        """Take messages of a schedule for appended at `base_offset`, unless the log says otherwise in the end."""
         waiting = self.scheduled.setdefault(partition, {})
         released = self.releases.setdefault(partition, {})
-        offsets = struct.iter_unpack("<q", entry[entries.RELEASED_FORM.size :])
-        for index, (offset,) in enumerate(offsets):
+        for index, offset in enumerate(offsets):
             if offset in waiting:
-                released[offset] = (base_offset + index, waiting.pop(offset))
+                released[offset] = (base_offset + index, waiting.pop(offset), noted)
 
     def schedule_state(self, entry: bytes) -> None:
         _kind, partition = entries.SCHEDULE_STATE_FORM.unpack(entry)
@@ -252,7 +266,12 @@ class _Replay:
     def waiting(self, entry: bytes) -> None:
         _kind, partition = entries.SCHEDULE_STATE_FORM.unpack_from(entry)
         pairs = struct.iter_unpack("<qq", entry[entries.SCHEDULE_STATE_FORM.size :])
-        self.scheduled[partition].update((offset, due_ns) for due_ns, offset in pairs)
+        waiting = self.scheduled.setdefault(partition, {})
+        released = self.releases.setdefault(partition, {})
+        for due_ns, offset in pairs:
+            waiting[offset] = due_ns
+            # As in `scheduled_entry`.
+            released.pop(offset, None)
 
 
 def _truncate_group(group: _Group, partition: int, index: int, end: int) -> bool:
@@ -290,6 +309,7 @@ _APPLY = {
     entries.WAITING: _Replay.waiting,
     entries.DEFERRED: _Replay.deferred,
     entries.SCHEDULE_FLOOR: _Replay.schedule_floor,
+    entries.RELEASED_RUNS: _Replay.released_runs,
 }
 
 
@@ -303,11 +323,13 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
         replay.apply(entry)
     catalogue.next_number = replay.next_number
     catalogue.next_group_id = replay.next_group_id
+    found: list[_Release] = []
     for spec in replay.topics.values():
         if spec.ephemeral:
             _delete(kernel, replay, spec)
         else:
             topic = _build_topic(kernel, replay, spec)
+            found += [release for partition in topic.partitions for release in _build_schedule(kernel, replay, topic, partition)]
             catalogue.topics[spec.namespace, spec.name] = topic
             if not topic.settled_to_readers:
                 kernel.appended(topic)  # what was found unsynced becomes readable once it is synced
@@ -315,6 +337,9 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
         built = catalogue.topics.get(group.topic)
         if built is not None:
             _build_group(catalogue, built, group)
+    for topic, partition, base_offset, runs in found:
+        for topic_group in topic.groups.values():
+            topic_group.released(partition, base_offset, runs)
     for topic in catalogue.topics.values():
         if not topic.has_work_group and not all(partition.held_from is not None for partition in topic.partitions):
             # Its groups did not outlive the process: what comes now is for the first that will be.
@@ -339,24 +364,25 @@ def _build_topic(kernel: Kernel, replay: _Replay, spec: _Topic) -> Topic:
         if replay.truncate(partition.number, partition.log.end):
             kernel.journal(entries.truncated(partition.number, partition.log.end))
         partition.held_from = spec.held[partition.index]
-        if partition.number in replay.schedules:
-            _build_schedule(kernel, replay, topic, partition)
     return topic
 
 
-def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Partition) -> None:
-    """Restore what waits, including what was about to be released when the process died."""
-    log = kernel.store.open_log(replay.schedules[partition.number], sync=topic.sync)
+def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Partition) -> list[_Release]:
+    """Restore what waits, including releases that are not in the log after all; list those that only the log knows of."""
+    number = replay.schedules.get(partition.number)
+    if number is None:
+        return []
+    log = kernel.store.open_log(number, sync=topic.sync)
     schedule = Schedule(kernel, topic, partition, log)
     partition.schedule = schedule
     waiting = replay.scheduled.get(partition.number, {})
-    for offset, (target, due_ns) in replay.releases.get(partition.number, {}).items():
-        if target >= partition.log.end:
-            waiting[offset] = due_ns
-            kernel.journal(entries.scheduled(partition.number, offset, 1, due_ns))
+    found = reconcile(partition.log, log, waiting, replay.releases.get(partition.number, {}))
+    for entry in found.entries(partition.number):
+        kernel.journal(entry)
     for offset, due_ns in waiting.items():
         if log.start <= offset < log.end:
             schedule.restore(offset, due_ns)
+    return [(topic, partition, base_offset, runs) for base_offset, runs in found.done]
 
 
 def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:

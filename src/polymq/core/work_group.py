@@ -7,6 +7,7 @@ out is known per delivery (`Run`), not per message. Read next: `broker.py`.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -456,12 +457,15 @@ class WorkGroup:
         if not self.ephemeral:
             self._kernel.journal(journal_entries.schedule_floor(self.id, number, floor))
 
-    def released(self, partition: Partition, base_offset: int, offsets: list[int]) -> None:
+    def released(self, partition: Partition, base_offset: int, runs: bytes) -> None:
         """Leave out those of the messages now appended at `base_offset` that were scheduled before an emptying."""
         floor = self.schedule_floors.get(partition.number, 0)
-        for index, offset in enumerate(offsets):
-            if offset < floor:
-                self.drop(partition.index, base_offset + index, base_offset + index + 1)
+        if not floor:
+            return
+        for first, count in struct.iter_unpack("<qq", runs):
+            if first < floor:
+                self.drop(partition.index, base_offset, base_offset + min(count, floor - first))
+            base_offset += count
 
     def drop(self, partition_index: int, first: int, end: int) -> None:
         """Leave out offsets [first, end) that the group has not come to yet."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from polymq import limits
 from polymq.core.ports import TicketState
+from polymq.errors import StoreFull
+from polymq.wire.batch import PRODUCER_BROKER, read_note
 from polymq.wire.records import (
     HEADER_SIZE_BYTES,
     BatchHeader,
@@ -97,12 +99,14 @@ class FakeReader:
 
 
 class FakeLog:
-    def __init__(self, number: int, *, sync: bool) -> None:
+    def __init__(self, number: int, journal: FakeJournal, *, sync: bool) -> None:
         self.number = number
+        self.journal = journal
         self.sync = sync
         self.epoch = 1
         self.epochs = [(1, 0)]
         self.durable = 0
+        self.last_time_ns = 0
         self.start = self.end = self.readable = 0
         self.failed = ""
         self.size_bytes = 0
@@ -112,10 +116,36 @@ class FakeLog:
         self.ticket: FakeTicket | None = None
         self.retained: list[int] = []
 
-    def _add(self, records: bytes, count: int, now_ns: int, origin: int) -> FakeTicket:
+    @property
+    def notes(self) -> list[tuple[int, int, bytes]]:
+        """What the broker noted behind `durable`."""
+        headers = [(parse_header(self.data, at), at) for base, _count, at in self.index if self.durable <= base < self.end]
+        return [
+            (header.base_offset, header.epoch, read_note(self.data, at)) for header, at in headers if header.producer_id == PRODUCER_BROKER
+        ]
+
+    def cut(self, end: int) -> None:
+        """What a power loss does: everything from `end` on is gone."""
+        (at,) = [at for base, _count, at in self.index if base == end]
+        del self.data[at:]
+        self.index = [row for row in self.index if row[0] < end]
+        self.end = self.readable = end
+
+    def _add(self, records: bytes, count: int, now_ns: int, origin: int, producer_id: int = -1) -> FakeTicket:
+        if self.journal.full:
+            raise StoreFull("the journal waits for room")
         at = len(self.data)
         self.data += bytes(HEADER_SIZE_BYTES) + records
-        header = BatchHeader(origin=origin, segment_id=1, epoch=1, count=count, base_offset=self.end, base_time_ns=now_ns)
+        self.last_time_ns = max(self.last_time_ns, now_ns)
+        header = BatchHeader(
+            origin=origin,
+            segment_id=1,
+            epoch=self.epoch,
+            count=count,
+            base_offset=self.end,
+            base_time_ns=now_ns,
+            producer_id=producer_id,
+        )
         seal(self.data, at, len(self.data), header)
         self.index.append((self.end, count, at))
         self.end += count
@@ -131,6 +161,12 @@ class FakeLog:
     def append_messages(self, messages: Sequence[Message], *, now_ns: int, origin: int, **_producer: int) -> FakeTicket:
         records = b"".join(encode_message(message, now_ns) for message in messages)
         return self._add(records, len(messages), now_ns, origin)
+
+    def append_records(
+        self, records: bytes, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+    ) -> FakeTicket:
+        assert now_ns >= self.last_time_ns
+        return self._add(records, count, now_ns, origin, producer[0])
 
     def messages(self) -> list[Message]:
         view = memoryview(bytes(self.data))
@@ -191,7 +227,7 @@ class FakeStore:
 
     def create_log(self, number: int, *, sync: bool) -> FakeLog:
         assert number not in self.logs
-        self.logs[number] = FakeLog(number, sync=sync)
+        self.logs[number] = FakeLog(number, self.journal, sync=sync)
         return self.logs[number]
 
     def open_log(self, number: int, *, sync: bool) -> FakeLog:
