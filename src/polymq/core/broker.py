@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.access import AllowAll
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
-from polymq.core.kernel import Kernel
+from polymq.core.kernel import EFFORT_PER_TURN, Kernel
 from polymq.core.recovery import recover
 from polymq.core.session import Session
 from polymq.core.settings import CoreSettings
@@ -75,6 +75,7 @@ class Broker:
         kernel = self.kernel
         kernel.leases.fire(kernel.monotonic_ns())
         if kernel.schedules.due_ns() is not None:
+            kernel.effort = EFFORT_PER_TURN
             kernel.schedules.fire(kernel.wall_ns())
         if kernel.with_settled:
             for group in kernel.with_settled:

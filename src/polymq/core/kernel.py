@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from polymq.core.deadlines import Timers
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from polymq.core.topic import Topic
     from polymq.core.work_group import WorkGroup
 
-__all__ = ["Kernel"]
+__all__ = ["EFFORT_PER_TURN", "Kernel"]
+
+# About a millisecond: four batches, or a hundred look-ups.
+EFFORT_PER_TURN: Final = 64
 
 
 class Kernel:
@@ -27,6 +30,8 @@ class Kernel:
         self.monotonic_ns = clock.monotonic_ns
         self.wall_ns = clock.wall_ns
         self.journal = store.journal.append
+        # What releases of deferred messages may still do in this turn, all partitions together (`schedule.py`).
+        self.effort = EFFORT_PER_TURN
         # Dictionaries stand in for ordered sets: the same input always gives the same order.
         self.awake: dict[Group, None] = {}
         self.fresh: dict[Topic, None] = {}

@@ -43,9 +43,11 @@ _LATE_PER_STEP: Final = 8_192
 _WANTED_MAX: Final = 4_096
 # Records between two wanted ones that are walked over rather than looked up: a look-up costs about as much.
 _GAP_MAX: Final = 2_048
-# What one step appends: about a millisecond, whether it is few large batches or many look-ups.
-_BATCHES_PER_STEP: Final = 4
-_LOOKUPS_MAX: Final = 64
+# What the steps of a turn cost, of `Kernel.effort`: a batch, a look-up, putting many in order.
+_EFFORT_BATCH: Final = 16
+_EFFORT_LOOKUP: Final = 1
+_EFFORT_ORDER: Final = 32
+_LOOKUPS_MAX: Final = 32
 # A batch is closed rather than filled up with ever smaller pieces.
 _BATCH_SIZE_BYTES_ENOUGH: Final = limits.BATCH_SIZE_BYTES_TARGET * 3 // 4
 # How long to wait before trying again: while the disk is read; when there is no room; when the partition has failed.
@@ -122,8 +124,9 @@ class Schedule:
     # -- releasing -------------------------------------------------------------------------------------------------
 
     def fire(self, now_ns: int) -> None:
-        """Append what is due (wall clock), so much in one step that a turn stays short."""
-        for _ in range(_BATCHES_PER_STEP):
+        """Append what is due (wall clock), as far as this turn's effort goes."""
+        served = False
+        while self._kernel.effort > 0:
             if self._next == len(self._wanted):
                 self._gather(now_ns)
                 if not self._wanted:
@@ -132,8 +135,10 @@ class Schedule:
             if wait_ns:
                 self._kernel.schedules.arm(self, now_ns + wait_ns)
                 return
+            served = True
         if self._next < len(self._wanted) or len(self._late):
-            self._kernel.schedules.arm(self, now_ns)
+            # Whoever had no turn comes first the next time.
+            self._kernel.schedules.arm(self, now_ns - (not served))
         elif len(self._due):
             self._kernel.schedules.arm(self, self._due.first_due())
 
@@ -151,6 +156,7 @@ class Schedule:
             self._wanted = array("q")
             more = self._due.move(now_ns, self._late, _LATE_PER_STEP)
             self._gathering = more and len(self._late) < _LATE_MAX
+            self._kernel.effort -= _EFFORT_ORDER
         else:
             self._wanted = self._late.take(_ALL, _WANTED_MAX)
 
@@ -182,6 +188,7 @@ class Schedule:
                 time_ns,
             )
             del records[end:]
+        self._kernel.effort -= _EFFORT_BATCH + _EFFORT_LOOKUP * lookups
         if self._next == first:
             if self._reader is not None and self._reader.waiting:
                 return _READING_NS

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from polymq.errors import Refusal, RefusalCode, StoreFull
@@ -152,7 +154,7 @@ def test_so_many_that_they_take_several_steps_are_counted_and_survive_a_snapshot
     single.turn()
     single.clock.now_ns += SECOND_NS
     seen = []
-    for _ in range(8):
+    for _ in range(6):
         single.broker.tick()
         single.store.commit()
         seen.append(single.store.logs[0].end)
@@ -179,7 +181,23 @@ def test_far_apart_messages_are_looked_up_a_few_at_a_time(single: World) -> None
     single.turn()
     single.wait(1)
     assert inbox(consumer).bodies == wanted
-    assert max(count for _base, count, _at in single.store.logs[0].index) <= 64
+    assert max(count for _base, count, _at in single.store.logs[0].index) <= 33
+
+
+def test_schedules_share_what_a_turn_may_do() -> None:
+    world = World(4)
+    for _ in range(4):
+        world.publish("t", *[bytes(1000)] * 2000, delay_ns=SECOND_NS)
+    world.turn()
+    world.clock.now_ns += SECOND_NS
+    ends = []
+    for _ in range(9):
+        world.broker.tick()
+        world.store.commit()
+        ends.append([log.end for log in world.store.logs.values() if log.index and log.number < 4])
+    steps = [sum(now) - sum(before) for before, now in pairwise(ends)]
+    assert max(steps) <= 4 * 263
+    assert all(ends[-1])
 
 
 def test_a_failed_partition_is_not_asked_at_every_turn(single: World) -> None:
