@@ -15,7 +15,7 @@
     44 waiting     u32 partition, then (due i64, schedule offset i64) pairs
     45 deferred    u32 group, then (due i64, message id i64) pairs
     46 schedule floor  u32 group, u32 partition, i64 offset: what was scheduled before it is not for this group
-    47 released runs   u32 partition, i64 base offset of the messages, then (first schedule offset i64, count i64) pairs
+    50 released runs   u32 partition, i64 base offset of the messages, then (first schedule offset i64, count i64) pairs
 
 Entries are facts, replayed in order by `recovery.py`; docs/DATA_FILES.md describes the frames around them. Kinds are
 never reused.
@@ -81,7 +81,7 @@ TRUNCATED: Final = 43
 WAITING: Final = 44
 DEFERRED: Final = 45
 SCHEDULE_FLOOR: Final = 46
-RELEASED_RUNS: Final = 47
+RELEASED_RUNS: Final = 50
 
 GROUP_PARTITION: Final = struct.Struct("<BII")
 REQUEUED_FORM: Final = struct.Struct("<BIIqIq")

@@ -87,7 +87,7 @@ class Log(Protocol):
         sequence: int = -1,
     ) -> Ticket: ...
     def append_records(
-        self, records: bytes, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
     ) -> Ticket:
         """Append encoded records as one batch of the time `now_ns`, at least `last_time_ns`."""
 

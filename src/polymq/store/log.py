@@ -250,7 +250,7 @@ class Log:
         return self.append_records(records, len(messages), now_ns=time_ns, origin=origin, producer=producer)
 
     def append_records(
-        self, records: bytes, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
     ) -> Ticket:
         """Stage encoded records as one stored batch of the time `now_ns`, not before `last_time_ns`. Raises like `append`."""
         assert now_ns >= self.last_time_ns

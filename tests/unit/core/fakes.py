@@ -131,11 +131,11 @@ class FakeLog:
         self.index = [row for row in self.index if row[0] < end]
         self.end = self.readable = end
 
-    def _add(self, records: bytes, count: int, now_ns: int, origin: int, producer_id: int = -1) -> FakeTicket:
+    def _add(self, records: bytes | memoryview, count: int, now_ns: int, origin: int, producer_id: int = -1) -> FakeTicket:
         if self.journal.full:
             raise StoreFull("the journal waits for room")
         at = len(self.data)
-        self.data += bytes(HEADER_SIZE_BYTES) + records
+        self.data += bytes(HEADER_SIZE_BYTES) + bytes(records)
         self.last_time_ns = max(self.last_time_ns, now_ns)
         header = BatchHeader(
             origin=origin,
@@ -163,7 +163,7 @@ class FakeLog:
         return self._add(records, len(messages), now_ns, origin)
 
     def append_records(
-        self, records: bytes, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
     ) -> FakeTicket:
         assert now_ns >= self.last_time_ns
         return self._add(records, count, now_ns, origin, producer[0])
