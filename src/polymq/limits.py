@@ -27,6 +27,9 @@ __all__ = [
     "OUTBOX_SIZE_BYTES_MAX",
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
+    "PEEK_MESSAGES_MAX",
+    "PEEK_READ_SIZE_BYTES",
+    "PEEK_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
     "READ_BUFFER_SIZE_BYTES",
     "SEGMENT_SIZE_BYTES_FIRST",
@@ -80,6 +83,12 @@ CONNECTIONS_MAX: Final = 10_000
 # One slice of the log handed to one consumer in one go: keeps a turn short and consumers evenly served.
 SLICE_MESSAGES_MAX: Final = 2500
 SLICE_SIZE_BYTES_MAX: Final = 512 * 1024
+
+# What one look at single messages may show: an object is made of each, about 3 us, so a full page holds a turn for a
+# millisecond. Bodies stop at the size (with the one that passes it); the log is read in pieces of what a window has.
+PEEK_MESSAGES_MAX: Final = 250
+PEEK_SIZE_BYTES_MAX: Final = 1024 * 1024
+PEEK_READ_SIZE_BYTES: Final = 256 * 1024
 
 # Topic, group and namespace names, in UTF-8. RocketMQ allows 255 characters, the longest of the four.
 NAME_SIZE_BYTES_MAX: Final = 255

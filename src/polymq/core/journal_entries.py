@@ -16,6 +16,8 @@
     45 deferred    u32 group, then (due i64, message id i64) pairs
     46 schedule floor  u32 group, u32 partition, i64 offset: what was scheduled before it is not for this group
     50 released runs   u32 partition, i64 base offset of the messages, then (first schedule offset i64, count i64) pairs
+    51 cancelled   u32 partition, i64 schedule offset: it will not be appended
+    52 rewound     u32 group, u32 partition, i64 offset: the group starts anew from there
 
 Entries are facts, replayed in order by `recovery.py`; docs/DATA_FILES.md describes the frames around them. Kinds are
 never reused.
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CATALOGUE",
+    "CANCELLED",
     "CURSOR",
     "DEFERRED",
     "DROPPED",
@@ -41,6 +44,7 @@ __all__ = [
     "RELEASED",
     "RELEASED_RUNS",
     "REQUEUED",
+    "REWOUND",
     "SCHEDULED",
     "SCHEDULE_FLOOR",
     "SCHEDULE_STATE",
@@ -48,6 +52,7 @@ __all__ = [
     "TRUNCATED",
     "UNSETTLED",
     "WAITING",
+    "cancelled",
     "catalogue",
     "cursor",
     "deferred",
@@ -57,6 +62,7 @@ __all__ = [
     "lease_state",
     "released_runs",
     "requeued",
+    "rewound",
     "schedule_floor",
     "schedule_state",
     "scheduled",
@@ -82,6 +88,8 @@ WAITING: Final = 44
 DEFERRED: Final = 45
 SCHEDULE_FLOOR: Final = 46
 RELEASED_RUNS: Final = 50
+CANCELLED: Final = 51
+REWOUND: Final = 52
 
 GROUP_PARTITION: Final = struct.Struct("<BII")
 REQUEUED_FORM: Final = struct.Struct("<BIIqIq")
@@ -125,6 +133,16 @@ def scheduled(partition: int, first: int, count: int, due_ns: int) -> bytes:
 def released_runs(partition: int, base_offset: int, runs: bytes) -> bytes:
     """Encode that scheduled messages were appended at `base_offset`; `runs` as `transfer.runs_of` gives them."""
     return RELEASED_FORM.pack(RELEASED_RUNS, partition, base_offset) + runs
+
+
+def cancelled(partition: int, offset: int) -> bytes:
+    """Encode that a scheduled message is not to be appended."""
+    return RELEASED_FORM.pack(CANCELLED, partition, offset)
+
+
+def rewound(group: int, partition: int, offset: int) -> bytes:
+    """Encode that a group was set to an offset, whatever it has settled behind it."""
+    return EMPTIED_FORM.pack(REWOUND, group, partition, offset)
 
 
 def lease_state(group: int, partition: int, *, next_offset: int, floor: int) -> bytes:

@@ -178,6 +178,15 @@ class _Replay:
             window.empty(max(end, window.next))
             group.skips[partition] = [skip for skip in group.skips.get(partition, []) if skip[1] > end]
 
+    def rewound(self, entry: bytes) -> None:
+        _kind, group_id, partition, offset = entries.EMPTIED_FORM.unpack(entry)
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.windows[partition] = LeaseWindow(partition, offset, self.slots_dense)
+            group.skips.pop(partition, None)
+            for message_id in [message_id for message_id in group.due if message_id >> limits.OFFSET_BITS == partition]:
+                del group.due[message_id]
+
     def lease_state(self, entry: bytes) -> None:
         _kind, group_id, partition, next_offset, floor = entries.LEASE_STATE_FORM.unpack(entry)
         window = LeaseWindow(partition, floor, self.slots_dense)
@@ -258,6 +267,10 @@ class _Replay:
             if offset in waiting:
                 released[offset] = (base_offset + index, waiting.pop(offset), noted)
 
+    def cancelled(self, entry: bytes) -> None:
+        _kind, partition, offset = entries.RELEASED_FORM.unpack(entry)
+        self.scheduled.setdefault(partition, {}).pop(offset, None)
+
     def schedule_state(self, entry: bytes) -> None:
         _kind, partition = entries.SCHEDULE_STATE_FORM.unpack(entry)
         self.scheduled[partition] = {}
@@ -309,6 +322,8 @@ _APPLY = {
     entries.WAITING: _Replay.waiting,
     entries.DEFERRED: _Replay.deferred,
     entries.SCHEDULE_FLOOR: _Replay.schedule_floor,
+    entries.CANCELLED: _Replay.cancelled,
+    entries.REWOUND: _Replay.rewound,
     entries.RELEASED_RUNS: _Replay.released_runs,
 }
 

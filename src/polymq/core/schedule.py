@@ -251,6 +251,18 @@ class Schedule:
         wanted = sum(ready >= offset for ready in self._wanted[self._next :])
         return wanted + self._late.count_from(offset) + self._due.count_from(offset)
 
+    def waiting_after(self, offset: int, count_max: int) -> list[tuple[int, int]]:
+        """List (offset, due time) of what is not due yet and was scheduled behind an offset, in that order."""
+        flat = self._due.after(offset, count_max)
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def cancel(self, offset: int) -> bool:
+        """Drop one message; False if it does not wait any more (or never did)."""
+        if not self._due.remove(offset):
+            return False
+        self._kernel.journal(journal_entries.cancelled(self.partition.number, offset))
+        return True
+
     def clear(self) -> None:
         """Drop everything that waits."""
         self._forget()

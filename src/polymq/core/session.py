@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymq import limits
+from polymq.core import inspection
 from polymq.core.access import Action
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind, Subscription
 from polymq.core.view_making import peer_unknown, producer_view, topic_view
 from polymq.core.work_group import WorkGroup
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from polymq.core.group import Group
     from polymq.core.ports import Listener, Log, Ticket
     from polymq.core.topic import Topic
-    from polymq.core.views import PeerView, ProducerView, TopicView
+    from polymq.core.views import DeferredView, PeekedView, PeerView, ProducerView, ScheduledView, TopicView
     from polymq.wire.slices import MessageBatch
 
 __all__ = ["Session"]
@@ -284,6 +285,70 @@ class Session:
             raise Refusal(RefusalCode.GROUP_NOT_FOUND, f"{group} is not a cursor group")
         return list(found.committed)
 
+    # -- single messages -------------------------------------------------------------------------------------------
+
+    def scheduled(self, topic: str, *, after: int = -1, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[ScheduledView] | None:
+        """List deferred publishes that wait, in order of their ids, behind the id `after`. None: ask again after a poll.
+
+        A page may be shorter than `count_max`; an empty one is the end.
+        """
+        self._authorize(Action.READ, topic)
+        return inspection.scheduled(self._topic(topic), after, _page(count_max))
+
+    def cancel_scheduled(self, topic: str, message_id: int) -> None:
+        """Drop a deferred publish by the id that `scheduled` shows."""
+        self._authorize(Action.MANAGE, topic)
+        if not inspection.cancel_scheduled(self._topic(topic), message_id):
+            raise Refusal(RefusalCode.MESSAGE_NOT_FOUND)
+
+    def deferred(self, topic: str, group: str, *, after: int = -1, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[DeferredView]:
+        """List what a group's consumers have given back for later, in order of ids, behind the id `after`."""
+        self._authorize(Action.READ, topic, group)
+        return inspection.deferred(self._work_group(topic, group), after, _page(count_max))
+
+    def peek(self, topic: str, group: str, *, after: int = -1, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[PeekedView] | None:
+        """Show what waits for a group's consumers, without giving it out. Pages as `scheduled` does."""
+        self._authorize(Action.READ, topic, group)
+        return inspection.peek(self._work_group(topic, group), after, _page(count_max))
+
+    def browse(self, topic: str, partition: int, offset: int, *, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[PeekedView] | None:
+        """Show messages of one partition from an offset on, whoever has had them. None: ask again after a poll."""
+        self.log(topic, partition)
+        return inspection.browse(self._topic(topic).partitions[partition], offset, _page(count_max))
+
+    def replay(
+        self, topic: str, group: str, *, offset: int | None = None, time_ns: int | None = None, partition: int | None = None
+    ) -> bool:
+        """Set a work group to an offset, or to what was appended at or after a time, in one partition or in all.
+
+        Back: what is still in the log is delivered again, as for the first time. Forth: what lies between is left out.
+        Whatever its consumers hold there is theirs no longer. False: the disk is being read, ask again after a poll.
+        """
+        self._authorize(Action.MANAGE, topic, group)
+        assert (offset is None) != (time_ns is None)
+        found = self._work_group(topic, group)
+        if partition is not None:
+            self.log(topic, partition)
+        shares = found.shares if partition is None else [found.shares[partition]]
+        targets: list[int] = []
+        for share in shares:
+            try:
+                target = share.partition.log.offset_at(time_ns) if time_ns is not None else offset
+            except StoreFailed as error:
+                raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
+            if target is None:
+                return False
+            targets.append(target)
+        for share, target in zip(shares, targets, strict=True):
+            found.rewind(share, target)
+        return True
+
+    def _work_group(self, topic: str, group: str) -> WorkGroup:
+        found = self._group(topic, group)
+        if not isinstance(found, WorkGroup):
+            raise Refusal(RefusalCode.GROUP_NOT_FOUND, f"{group} is not a work group")
+        return found
+
     # -- statistics ------------------------------------------------------------------------------------------------
 
     def topic_names(self) -> list[str]:
@@ -326,6 +391,10 @@ class Session:
     def _refuse_when_stopping(self) -> None:
         if self.broker.stopping:
             raise Refusal(RefusalCode.SHUTTING_DOWN)
+
+
+def _page(count_max: int) -> int:
+    return max(1, min(count_max, limits.PEEK_MESSAGES_MAX))
 
 
 def _work(subscription: Subscription) -> WorkGroup:

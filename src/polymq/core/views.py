@@ -8,14 +8,21 @@ they are rendered. Read next: `Session.topics()` and `Session.topic()`, which ma
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polymq.wire.records import Message
 
 __all__ = [
     "ConsumerView",
+    "DeferredView",
     "GroupView",
     "LatencyView",
     "PartitionView",
+    "PeekedView",
     "PeerView",
     "ProducerView",
+    "ScheduledView",
     "TlsView",
     "TopicView",
 ]
@@ -116,6 +123,36 @@ class GroupView:
     scheduled: int = 0
     consumers: tuple[ConsumerView, ...] = ()
     latency: LatencyView = field(default_factory=LatencyView)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledView:
+    """One deferred publish that waits. `id` is its own: in the topic it gets another. `time_ns`: when it was published."""
+
+    id: int
+    due_ns: int
+    size_bytes: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredView:
+    """One message that a consumer has given back for later."""
+
+    id: int
+    due_ns: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedView:
+    """One message, looked at without being given out. `partition` is the index within the topic, `attempts` those so far."""
+
+    id: int
+    partition: int
+    offset: int
+    attempts: int
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -477,6 +477,28 @@ class WorkGroup:
         if not self.ephemeral:
             self._kernel.journal(journal_entries.dropped(self.id, share.partition.number, first, end))
 
+    def rewind(self, share: Share, offset: int) -> None:
+        """Go on at an offset of one partition, back or forth: whatever is out, waits or is deferred there is forgotten."""
+        self.journal_settled()
+        partition = share.partition
+        offset = min(max(offset, partition.log.start), partition.log.readable)
+        number = partition.number
+        for consumer in self.consumers:
+            for run in [run for run in consumer.runs if run.share is share]:
+                consumer.leased -= len(share.window.leased_in(run.first, run.messages, consumer.owner, run.attempts))
+            consumer.runs = deque(run for run in consumer.runs if run.share is not share)
+            for message_id in [message_id for message_id in consumer.touched if message_id >> limits.OFFSET_BITS == number]:
+                del consumer.touched[message_id]
+        self.waiting = deque(row for row in self.waiting if row[0] >> limits.OFFSET_BITS != number)
+        self.unreadable = [message_id for message_id in self.unreadable if message_id >> limits.OFFSET_BITS != number]
+        self.deferred.drop_between(number << limits.OFFSET_BITS, (number + 1) << limits.OFFSET_BITS)
+        self.deferred_count = len(self.deferred)
+        share.window = LeaseWindow(number, offset, self._kernel.slots_dense)
+        share.skips.clear()
+        if not self.ephemeral:
+            self._kernel.journal(journal_entries.rewound(self.id, number, offset))
+        self._kernel.wake(self)
+
     def close(self) -> None:
         """Be gone: nothing of it is woken again."""
         self.waiting.clear()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from polymq import limits
 from polymq.core.ports import TicketState
-from polymq.errors import StoreFull
+from polymq.errors import StoreFailed, StoreFull
 from polymq.wire.batch import PRODUCER_BROKER, read_note
 from polymq.wire.records import (
     HEADER_SIZE_BYTES,
@@ -176,10 +176,24 @@ class FakeLog:
         return FakeReader(self, offset)
 
     def batches(self, offset: int, size_bytes_max: int) -> memoryview | None:
-        raise AssertionError("not used by the core")
+        if self.cold:
+            return None
+        offset = max(offset, self.start)
+        if self.failed or offset >= self.readable:
+            return memoryview(b"")
+        at = next(at for base, count, at in self.index if offset < base + count)
+        end = at
+        while end < len(self.data) and (end == at or end + parse_header(self.data, end).size - at <= size_bytes_max):
+            end += parse_header(self.data, end).size
+        return memoryview(bytes(self.data[at:end]))
 
     def offset_at(self, time_ns: int) -> int | None:
-        raise AssertionError("not used by the core")
+        if self.failed:
+            raise StoreFailed(self.failed)
+        if self.cold:
+            return None
+        headers = [parse_header(self.data, at) for _base, _count, at in self.index]
+        return next((header.base_offset for header in headers if header.base_time_ns >= time_ns), self.end)
 
     def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None:
         self.retained.append(first_needed)

@@ -101,3 +101,29 @@ def test_an_emptied_heap_gives_its_memory_back_and_goes_on() -> None:
     assert len(heap.take(1, 100_000)) == 100_000
     heap.push(1, 7)
     assert (heap.first_due(), heap.pop(), len(heap)) == (1, 7, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 60)), unique_by=lambda entry: entry[1]), st.integers(0, 60))
+def test_one_entry_is_taken_out_from_anywhere(entries: list[tuple[int, int]], value: int) -> None:
+    heap = heap_of(*entries)
+    assert heap.remove(value) == any(each == value for _due, each in entries)
+    assert [(heap.first_due(), heap.pop()) for _ in range(len(heap))] == sorted(entry for entry in entries if entry[1] != value)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 60))), st.integers(0, 60), st.integers(0, 60))
+def test_a_range_of_values_is_taken_out(entries: list[tuple[int, int]], first: int, end: int) -> None:
+    heap = heap_of(*entries)
+    heap.drop_between(first, end)
+    kept = sorted(entry for entry in entries if not first <= entry[1] < end)
+    assert [(heap.first_due(), heap.pop()) for _ in range(len(heap))] == kept
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 60)), unique_by=lambda entry: entry[1]), st.integers(-1, 60), st.integers(1, 9)
+)
+def test_entries_are_listed_in_the_order_of_their_values(entries: list[tuple[int, int]], value: int, count: int) -> None:
+    heap = heap_of(*entries)
+    flat = heap.after(value, count)
+    expected = sorted((each, due) for due, each in entries if each > value)[:count]
+    assert list(zip(flat[::2], flat[1::2], strict=True)) == expected
+    assert len(heap) == len(entries)
