@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.access import AllowAll
+from polymq.core.bounds import shed
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
 from polymq.core.kernel import EFFORT_PER_TURN, Kernel
@@ -15,6 +16,8 @@ from polymq.core.recovery import recover
 from polymq.core.session import Session
 from polymq.core.settings import CoreSettings
 from polymq.core.statistics import Family, Kind, Registry, Sample
+from polymq.core.work_group import WorkGroup
+from polymq.errors import Refusal, RefusalCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +53,8 @@ class Broker:
         self.statistics = Registry()
         self.kernel = Kernel(store, clock, random, slots_dense=self.settings.slots_dense)
         self.catalogue = Catalogue(self.kernel)
+        self.kernel.make_topic = self._make_topic
+        self.kernel.requeue_on_close = self.settings.requeue_on_close
         self.sessions: dict[Session, None] = {}
         self.stopping = False
         self.armed_ns: int | None = None
@@ -68,11 +73,23 @@ class Broker:
         self.sessions[session] = None
         return session
 
+    def _make_topic(self, like: Topic, name: str) -> Topic:
+        """Give a topic in the namespace of another, made with its durability; raises Refusal."""
+        found = self.catalogue.topics.get((like.namespace, name))
+        if found is not None:
+            return found
+        if len(self.catalogue.topics) >= self.settings.topics_max:
+            raise Refusal(RefusalCode.LIMIT_REACHED, f"there are {self.settings.topics_max} topics already")
+        return self.catalogue.create_topic(like.namespace, name, partitions=1, sync=like.sync, ephemeral=False)
+
     # -- a turn ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Let time pass: leases end, deferred messages fall due; then the turn's settles go to the journal."""
         kernel = self.kernel
+        kernel.uncommitted = False
+        for retiring in [retiring for retiring in kernel.moving if retiring.settle()]:
+            del kernel.moving[retiring]
         kernel.leases.fire(kernel.monotonic_ns())
         if kernel.schedules.due_ns() is not None:
             kernel.effort = EFFORT_PER_TURN
@@ -91,6 +108,8 @@ class Broker:
             for topic in list(kernel.fresh):
                 for group in topic.groups.values():
                     kernel.awake[group] = None
+                if topic.policy.bounded and shed(topic):
+                    self.catalogue.journal_held(topic)
                 if topic.settled_to_readers:
                     del kernel.fresh[topic]
         if kernel.waiting_for_disk:
@@ -110,7 +129,7 @@ class Broker:
         """Give the monotonic time by which the next turn must run; in the past if there is work at once."""
         kernel = self.kernel
         now_ns = kernel.monotonic_ns()
-        if kernel.awake:
+        if kernel.awake or kernel.uncommitted:
             return now_ns
         due_ns = kernel.leases.due_ns()
         wall_due_ns = kernel.schedules.due_ns()
@@ -141,6 +160,10 @@ class Broker:
         self.kernel.leases.arm(self, now_ns + _HOUSEKEEPING_NS)
 
     def _retain(self, topic: Topic) -> None:
+        if topic.policy.ttl_ns:
+            for group in topic.groups.values():
+                if isinstance(group, WorkGroup):
+                    group.expire_old()
         wall_ns = self.kernel.wall_ns()
         share = self._disk_bytes * self.settings.retention_disk_share
         budget = int(share) if share else 1 << 62
@@ -183,5 +206,8 @@ class Broker:
         per_group("polymq_group_depth_messages", Kind.GAUGE, "Messages that wait for a consumer.", "depth")
         per_group("polymq_group_leased_messages", Kind.GAUGE, "Messages that consumers have out.", "leased")
         per_group("polymq_group_deferred_messages", Kind.GAUGE, "Messages given back for later.", "deferred_count")
+        per_group("polymq_group_dead_letters_total", Kind.COUNTER, "Messages moved to a dead-letter topic.", "dead_letter_count")
+        per_group("polymq_group_expired_total", Kind.COUNTER, "Messages that were too old to be delivered.", "expired_count")
+        per_group("polymq_group_dropped_total", Kind.COUNTER, "Messages dropped because there were too many.", "dropped_count")
         per_group("polymq_group_requeues_total", Kind.COUNTER, "Messages given back.", "requeue_count")
         per_group("polymq_group_timeouts_total", Kind.COUNTER, "Leases that ran out.", "timeout_count")

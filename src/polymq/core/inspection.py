@@ -99,7 +99,8 @@ def peek(group: WorkGroup, after: int, count_max: int) -> list[PeekedView] | Non
 def _backlog(group: WorkGroup, share: Share, first: int, count_max: int) -> Iterator[int]:
     """Give offsets of messages that wait for a consumer, ascending, from `first` on. Cost: O(given back)."""
     number = share.partition.number
-    mine = (message_id & limits.OFFSET_MAX for message_id, _barrier in group.waiting if message_id >> limits.OFFSET_BITS == number)
+    waiting = [message_id for message_id, _barrier in group.waiting] if group.lanes is None else group.lanes.waiting()
+    mine = (message_id & limits.OFFSET_MAX for message_id in waiting if message_id >> limits.OFFSET_BITS == number)
     given_back = sorted(offset for offset in mine if offset >= first)[:count_max]
     yield from given_back
     left = count_max - len(given_back)

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "CATALOGUE",
     "CANCELLED",
+    "CATALOGUE",
     "CURSOR",
     "DEFERRED",
     "DROPPED",

@@ -18,6 +18,7 @@ from polymq.core import journal_entries as entries
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind
 from polymq.core.lease_window import LeaseWindow
+from polymq.core.policies import GroupPolicy, TopicPolicy
 from polymq.core.releases import reconcile
 from polymq.core.schedule import Schedule, expand_runs
 from polymq.core.topic import Partition, Topic
@@ -46,6 +47,7 @@ class _Topic:
     ephemeral: bool
     paused: bool = False
     held: list[int | None] = field(default_factory=list)
+    policy: dict[str, Any] = field(default_factory=dict)
     groups: dict[int, _Group] = field(default_factory=dict)
 
 
@@ -57,6 +59,7 @@ class _Group:
     kind: str
     starts: list[int]
     paused: bool = False
+    policy: dict[str, Any] = field(default_factory=dict)
     windows: dict[int, LeaseWindow] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
     skips: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -117,6 +120,15 @@ class _Replay:
         topic = self.topics[namespace, name]
         topic.paused = paused
         topic.held = held
+
+    def op_topic_policy(self, *, namespace: str, name: str, policy: dict[str, Any]) -> None:
+        topic = self.topics.get((namespace, name))
+        if topic is not None:
+            topic.policy = policy
+
+    def op_group_policy(self, *, id: int, policy: dict[str, Any]) -> None:  # noqa: A002
+        if id in self.groups:
+            self.groups[id].policy = policy
 
     def op_schedule_created(self, *, partition: int, number: int) -> None:
         self.schedules[partition] = number
@@ -375,6 +387,7 @@ def _build_topic(kernel: Kernel, replay: _Replay, spec: _Topic) -> Topic:
     partitions = [Partition(index, log) for index, log in enumerate(logs)]
     topic = Topic(spec.namespace, spec.name, partitions, sync=spec.sync, ephemeral=False)
     topic.paused = spec.paused
+    topic.policy = TopicPolicy.of(spec.policy)
     for partition in partitions:
         if replay.truncate(partition.number, partition.log.end):
             kernel.journal(entries.truncated(partition.number, partition.log.end))
@@ -408,6 +421,7 @@ def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:
     if isinstance(group, WorkGroup):
         group.restore(spec.windows, spec.due, spec.skips)
         group.schedule_floors = spec.schedule_floors
+        group.set_policy(GroupPolicy.of(spec.policy))
         group.counted_from = [partition.log.readable for partition in topic.partitions]
     elif isinstance(group, CursorGroup):
         for partition in topic.partitions:

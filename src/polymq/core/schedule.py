@@ -26,11 +26,12 @@ from polymq.wire.batch import ORIGIN_NONE, PRODUCER_BROKER, encode_message, read
 from polymq.wire.transfer import RECORD_GROWTH_BYTES, copy_wanted, runs_of, stretch_end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from polymq.core.kernel import Kernel
     from polymq.core.ports import Log, Reader, Ticket
     from polymq.core.topic import Partition, Topic
+    from polymq.wire.batch import Message
     from polymq.wire.slices import MessageBatch, Slice
 
 __all__ = ["Schedule", "expand_runs"]
@@ -104,15 +105,22 @@ class Schedule:
 
     def publish(self, batch: MessageBatch, *, due_ns: int, wall_ns: int, origin: int) -> Ticket:
         """Store messages until `due_ns` on the wall clock; raises Refusal."""
+        return self._publish(lambda: self.log.append(batch, now_ns=wall_ns, origin=origin), batch.count, due_ns)
+
+    def publish_messages(self, messages: Sequence[Message], *, due_ns: int, wall_ns: int, origin: int) -> Ticket:
+        """Do what `publish` does for messages with keys and headers."""
+        return self._publish(lambda: self.log.append_messages(messages, now_ns=wall_ns, origin=origin), len(messages), due_ns)
+
+    def _publish(self, append: Callable[[], Ticket], count: int, due_ns: int) -> Ticket:
         first = self.log.end
         try:
-            ticket = self.log.append(batch, now_ns=wall_ns, origin=origin)
+            ticket = append()
         except StoreFull as error:
             raise Refusal(RefusalCode.STORE_FULL, str(error)) from error
         except StoreFailed as error:
             raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
-        self._due.push_run(due_ns, first, batch.count)
-        self._kernel.journal(journal_entries.scheduled(self.partition.number, first, batch.count, due_ns))
+        self._due.push_run(due_ns, first, count)
+        self._kernel.journal(journal_entries.scheduled(self.partition.number, first, count, due_ns))
         self._kernel.schedules.arm(self, due_ns)
         return ticket
 

@@ -21,6 +21,7 @@ class CoreSettings:
     retention_disk_share: at most this share of the disk is used for such messages
     group_consumers_max:  consumers per group; 0 is no limit
     topics_max:           topics in one data folder
+    requeue_on_close:     whether what a consumer holds waits for another as soon as it leaves, where a group's policy does not say
     slots_dense:          slots that a group's window may have before stragglers leave it; tests make it small
     """
 
@@ -30,4 +31,5 @@ class CoreSettings:
     retention_disk_share: float = 0.10
     group_consumers_max: int = 0
     topics_max: int = 1_000_000
+    requeue_on_close: bool = False
     slots_dense: int = SLOTS_DENSE

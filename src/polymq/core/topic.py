@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from polymq.core.group import GroupKind
+from polymq.core.policies import TopicPolicy
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
+from polymq.wire.crc import crc32c
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polymq.core.group import Group
     from polymq.core.ports import Log, Ticket
     from polymq.core.schedule import Schedule
+    from polymq.wire.records import Message
     from polymq.wire.slices import MessageBatch
 
 __all__ = ["Partition", "Topic"]
+
+_NO_POLICY: Final = TopicPolicy()
 
 
 class Partition:
@@ -58,6 +65,16 @@ class Partition:
         except StoreFailed as error:
             raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
 
+    def append_messages(self, messages: Sequence[Message], *, wall_ns: int, origin: int) -> Ticket:
+        """Stage messages with keys and headers as one batch; raises Refusal."""
+        self.last_time_ns = max(self.last_time_ns, wall_ns)
+        try:
+            return self.log.append_messages(messages, now_ns=self.last_time_ns, origin=origin)
+        except StoreFull as error:
+            raise Refusal(RefusalCode.STORE_FULL, str(error)) from error
+        except StoreFailed as error:
+            raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
+
 
 class Topic:
     """A named set of partitions and the groups that read them."""
@@ -71,6 +88,7 @@ class Topic:
         "namespace",
         "partitions",
         "paused",
+        "policy",
         "sync",
     )
 
@@ -90,6 +108,7 @@ class Topic:
         self.sync = sync
         self.ephemeral = ephemeral
         self.paused = False
+        self.policy = _NO_POLICY
         self.groups: dict[str, Group] = {}
         self.message_bytes = 0
         self._turn = 0
@@ -103,6 +122,10 @@ class Topic:
             if not partition.log.failed:
                 return partition
         raise Refusal(RefusalCode.STORE_FAILED, self.partitions[0].log.failed)
+
+    def pick_for(self, key: bytes) -> Partition:
+        """Choose where messages with a key go: always to the same partition, so that they keep their order."""
+        return self.partitions[crc32c(key) % len(self.partitions)]
 
     def hold(self) -> None:
         """Keep what is published from here on from every group (paused, or nobody to give it to)."""

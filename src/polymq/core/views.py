@@ -106,7 +106,8 @@ class GroupView:
     `depth` counts messages that wait to be delivered: neither leased nor deferred, and not those that the topic
     holds back (`TopicView.held`). `message_count` counts messages that became the group's since it exists,
     redeliveries not included, the topic's deferred publishes included (`scheduled` of them wait); `requeue_count` and
-    `timeout_count` are redeliveries asked for and leases that ran out. `consumers` is empty if they were not asked for; `consumer_count` is right either way.
+    `timeout_count` are redeliveries asked for and leases that ran out. `dead_letter_count`, `expired_count` and
+    `dropped_count` are messages that were not delivered (any more), since this process started. `consumers` is empty if they were not asked for; `consumer_count` is right either way.
     """
 
     name: str
@@ -121,6 +122,9 @@ class GroupView:
     timeout_count: int
     consumer_count: int
     scheduled: int = 0
+    dead_letter_count: int = 0
+    expired_count: int = 0
+    dropped_count: int = 0
     consumers: tuple[ConsumerView, ...] = ()
     latency: LatencyView = field(default_factory=LatencyView)
 

@@ -15,7 +15,10 @@ from polymq import limits
 from polymq.core import journal_entries
 from polymq.core.deadlines import DueHeap
 from polymq.core.group import Delivery, GroupKind, Subscription
+from polymq.core.lanes import Lanes
 from polymq.core.lease_window import FAIL_NOT_OWNED, LeaseWindow
+from polymq.core.policies import GroupPolicy
+from polymq.core.retiring import Retiring
 from polymq.errors import Refusal, RefusalCode
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ __all__ = ["Run", "Share", "WorkGroup"]
 
 # A given-back message waits behind this many at most: those behind a long backlog must not wait for all of it.
 _REQUEUE_DEPTH: Final = 10_000
+_NO_POLICY: Final = GroupPolicy()
 # Deferred messages woken in one step: a few milliseconds.
 _WAKE_MAX: Final = 2_000
 
@@ -137,6 +141,13 @@ class WorkGroup:
         self.armed_ns: int | None = None
         # Scheduled messages below these offsets (by partition number) are not for this group: it was emptied.
         self.schedule_floors: dict[int, int] = {}
+        self.policy = _NO_POLICY
+        # Who retires messages, and who keeps keys apart: where a policy asks for it.
+        self.retiring: Retiring | None = None
+        self.lanes: Lanes | None = None
+        self.dead_letter_count = 0
+        self.expired_count = 0
+        self.dropped_count = 0
         self.requeue_count = 0
         self.timeout_count = 0
         self.counted_from = list(starts)
@@ -156,11 +167,49 @@ class WorkGroup:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Remove a consumer. What it has out comes back when its leases end, as with the servers we stand in for."""
+        """Remove a consumer. What it has out comes back when its leases end, or at once if the policy says so."""
         if subscription.open:
+            now = self.policy.requeue_on_close
+            if self._kernel.requeue_on_close if now is None else now:
+                self._take_all_back(subscription)
             subscription.open = False
             subscription.credit = 0
             self.consumers.remove(subscription)
+
+    def _take_all_back(self, subscription: Subscription) -> None:
+        """End all leases of a consumer that leaves."""
+        for run in subscription.runs:
+            for offset in run.share.window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
+                self._wait(run.share.partition.number << limits.OFFSET_BITS | offset, run.share)
+                self._note_attempts(run.share, offset, run.share.window.put_back(offset, deferred=False))
+        subscription.leased = 0
+        subscription.runs.clear()
+        subscription.touched.clear()
+        self._kernel.wake(self)
+
+    def set_policy(self, policy: GroupPolicy) -> None:
+        """Choose how messages are treated from now on."""
+        self.policy = policy
+        if policy.max_attempts:
+            self.retire()
+        if policy.ordered and self.lanes is None:
+            self.lanes = Lanes(self._kernel, self)
+            self.waiting.clear()
+        elif not policy.ordered and self.lanes is not None:
+            self.waiting.extend((message_id, 0) for message_id in sorted(self.lanes.waiting()))
+            self.lanes = None
+        self._kernel.wake(self)
+
+    def retire(self) -> Retiring:
+        """Give who retires messages that are not to be delivered."""
+        if self.retiring is None:
+            self.retiring = Retiring(self._kernel, self)
+        return self.retiring
+
+    def expire_old(self) -> None:
+        """Step over new messages that are too old, also when there is nobody to ask for them."""
+        for share in self.shares:
+            self.retire().expire(share)
 
     # -- handing out -----------------------------------------------------------------------------------------------
 
@@ -206,6 +255,8 @@ class WorkGroup:
         return served
 
     def _next(self, consumer: Subscription, count: int, size_bytes: int, now_ns: int) -> Delivery | None:
+        if self.lanes is not None:
+            return self.lanes.next(consumer, now_ns)
         if self.waiting:
             again = self._next_again(consumer, now_ns)
             if again is not None:
@@ -214,7 +265,7 @@ class WorkGroup:
             count = self._sample(consumer)
         for _ in self.shares:
             share = self.shares[self._share_turn]
-            piece = share.take(count, size_bytes) if count else None
+            piece = self.take_new(share, count, size_bytes) if count else None
             if len(self.shares) > 1:
                 self._share_turn = (self._share_turn + 1) % len(self.shares)
             if piece is not None:
@@ -223,6 +274,28 @@ class WorkGroup:
                 self._out(consumer, share, piece, attempts=1, now_ns=now_ns)
                 return Delivery(consumer, piece, 1)
         return None
+
+    def take_new(self, share: Share, count: int, size_bytes: int) -> Slice | None:
+        """Read the next messages that were never handed out, and are not too old."""
+        piece = share.take(count, size_bytes)
+        if piece is None or not self.topic.policy.ttl_ns or not self.retire().is_old(piece):
+            return piece
+        stepped = self.retire().expire(share)
+        if stepped is None:
+            # Nobody can say how many are too old; what has been read is delivered.
+            return piece
+        if stepped:
+            # What has been read lies behind; the next dispatch goes on from there.
+            self._kernel.wake(self)
+        return None
+
+    def sampled_out(self, consumer: Subscription, share: Share, offset: int) -> bool:
+        """Drop a waiting message by lot, if its consumer wants a sample."""
+        if not consumer.sample_percent or self._kernel.random.randrange(100) <= consumer.sample_percent:
+            return False
+        share.window.discard(offset)
+        self.dirty(share)
+        return True
 
     def _sample(self, consumer: Subscription) -> int:
         """Drop messages by lot until one is to be delivered; gives 1, or 0 if there are none left."""
@@ -233,7 +306,7 @@ class WorkGroup:
                     self._share_turn = share.partition.index
                     return 1
                 share.window.skip(1)
-                self._dirty(share)
+                self.dirty(share)
         return 0
 
     def _next_again(self, consumer: Subscription, now_ns: int) -> Delivery | None:
@@ -249,19 +322,34 @@ class WorkGroup:
                 if share.back is not None and share.back.waiting:
                     return None
                 self.waiting.popleft()
-                if offset < share.partition.log.start:
-                    # Trimmed: it can never be delivered.
-                    share.window.discard(offset)
-                    self._dirty(share)
-                else:
-                    # Damage or a fault of the disk. It is not lost, and not settled: the next start looks again.
-                    self.unreadable.append(message_id)
+                self.cannot_read(share, offset)
                 continue
+            if self.retiring is not None:
+                retired = self.retiring.takes(share, offset, piece)
+                if retired is None:
+                    return None
+                if retired:
+                    self.waiting.popleft()
+                    continue
             self.waiting.popleft()
-            attempts = share.window.lease_again(offset, consumer.owner)
-            self._out(consumer, share, piece, attempts=attempts, now_ns=now_ns)
-            return Delivery(consumer, piece, attempts)
+            return self.give_again(consumer, share, offset, piece, now_ns)
         return None
+
+    def cannot_read(self, share: Share, offset: int) -> None:
+        """Put aside a waiting message that the store has not got."""
+        if offset < share.partition.log.start:
+            # Trimmed: it can never be delivered.
+            share.window.discard(offset)
+            self.dirty(share)
+        else:
+            # Damage or a fault of the disk. It is not lost, and not settled: the next start looks again.
+            self.unreadable.append(share.partition.number << limits.OFFSET_BITS | offset)
+
+    def give_again(self, consumer: Subscription, share: Share, offset: int, piece: Slice, now_ns: int) -> Delivery:
+        """Lease one message that waits."""
+        attempts = share.window.lease_again(offset, consumer.owner)
+        self._out(consumer, share, piece, attempts=attempts, now_ns=now_ns)
+        return Delivery(consumer, piece, attempts)
 
     def _out(self, consumer: Subscription, share: Share, piece: Slice, *, attempts: int, now_ns: int) -> None:
         """Note a delivery: its lease ends for all of it at once."""
@@ -296,13 +384,15 @@ class WorkGroup:
                 at += 1
                 continue
             at += share.window.settle(ids, at, end - at, subscription.owner, failures)
-            self._dirty(share)
+            self.dirty(share)
         done = count - len(failures)
         subscription.leased -= done
         subscription.settled += done
         if subscription.touched:
             for index in range(first, end):
                 subscription.touched.pop(ids[index], None)
+        if self.lanes is not None:
+            self.lanes.settled(ids, first, count)
         self._kernel.wake(self)
         return [(index, _refusal_code(code)) for index, code in failures]
 
@@ -357,7 +447,18 @@ class WorkGroup:
             raise Refusal(_refusal_code(code))
         return share, offset
 
+    def wait_again(self, share: Share, offset: int) -> None:
+        """Let a message wait that was to be retired, and could not be."""
+        message_id = share.partition.number << limits.OFFSET_BITS | offset
+        if self.lanes is not None:
+            self.lanes.add(message_id)
+        else:
+            self.waiting.append((message_id, 0))
+
     def _wait(self, message_id: int, share: Share) -> None:
+        if self.lanes is not None:
+            self.lanes.back(message_id)
+            return
         barrier = min(share.partition.limit, share.window.next + _REQUEUE_DEPTH)
         self.waiting.append((message_id, barrier))
 
@@ -366,7 +467,8 @@ class WorkGroup:
         self.deferred_count += 1
         self._kernel.schedules.arm(self, due_ns)
 
-    def _dirty(self, share: Share) -> None:
+    def dirty(self, share: Share) -> None:
+        """Have what was settled in a partition journaled at the end of the turn."""
         self._dirty_shares.add(share)
         self._kernel.has_settled(self)
 
@@ -423,10 +525,15 @@ class WorkGroup:
         """End a lease that has run out."""
         if share.window.check(offset, subscription.owner):
             return
-        share.window.put_back(offset, deferred=False)
+        self._note_attempts(share, offset, share.window.put_back(offset, deferred=False))
         subscription.leased -= 1
         self.timeout_count += 1
         self._wait(message_id, share)
+
+    def _note_attempts(self, share: Share, offset: int, attempts: int) -> None:
+        """Journal how often a message was out that nobody gave back, where that is limited: a crash must not begin anew."""
+        if self.policy.max_attempts and not self.ephemeral:
+            self._kernel.journal(journal_entries.requeued(self.id, share.partition.number, offset, attempts=attempts, due_ns=0))
 
     # -- management ------------------------------------------------------------------------------------------------
 
@@ -443,6 +550,8 @@ class WorkGroup:
         self.unreadable.clear()
         self.deferred.clear()
         self.deferred_count = 0
+        if self.lanes is not None:
+            self.lanes.reset()
         for consumer in self.consumers:
             consumer.leased = 0
             consumer.runs.clear()
@@ -495,12 +604,16 @@ class WorkGroup:
         self.deferred_count = len(self.deferred)
         share.window = LeaseWindow(number, offset, self._kernel.slots_dense)
         share.skips.clear()
+        if self.lanes is not None:
+            self.lanes.reset()
         if not self.ephemeral:
             self._kernel.journal(journal_entries.rewound(self.id, number, offset))
         self._kernel.wake(self)
 
     def close(self) -> None:
         """Be gone: nothing of it is woken again."""
+        if self.retiring is not None:
+            self.retiring.forget()
         self.waiting.clear()
         self.deferred.clear()
         self.armed_ns = None
@@ -545,9 +658,18 @@ class WorkGroup:
     @property
     def depth(self) -> int:
         """How many messages wait: never handed out, or given back."""
+        given_back = len(self.waiting) + len(self.unreadable)
+        if self.lanes is not None:
+            given_back += len(self.lanes) - self.leased - self.deferred_count
         if len(self.shares) == 1:
-            return self.shares[0].untouched + len(self.waiting) + len(self.unreadable)
-        return sum(share.untouched for share in self.shares) + len(self.waiting) + len(self.unreadable)
+            return self.shares[0].untouched + given_back
+        return sum(share.untouched for share in self.shares) + given_back
+
+    @property
+    def unfinished(self) -> int:
+        """How many messages are not done with, in whatever state."""
+        moving = len(self.retiring) if self.retiring is not None else 0
+        return self.depth + self.leased + self.deferred_count + moving
 
     @property
     def leased(self) -> int:

@@ -32,6 +32,7 @@ __all__ = [
     "Message",
     "SealedFields",
     "encode_message",
+    "keys_of",
     "parse_header",
     "read_messages",
     "read_note",
@@ -226,6 +227,29 @@ def read_note(view: Buffer, at: int) -> bytes:
     """Read what the broker has noted in the batch at `at`; empty if nothing. Raises CorruptRecord."""
     (first,) = read_messages(view, at, 0, 0, 1, memoryview(view).nbytes)
     return b"".join([data for origin, data in first.extras if origin == ORIGIN_NONE])
+
+
+def keys_of(view: Buffer, position: int, batch_left: int, count: int, end: int) -> list[bytes | None]:
+    """Copy the keys of records out, from the fields that a `Slice` has; None for a record without one.
+
+    Raises: CorruptRecord as `read_messages` does. Cost: about a microsecond per record.
+    """
+    keys: list[bytes | None] = []
+    with memoryview(view) as whole:
+        inside = whole[:end]
+        for _ in range(count):
+            try:
+                if batch_left == 0:
+                    position, batch_left, _time_ns = _enter_batch(inside, position)
+                record = _record_at(inside, position)
+                flags = record[7]
+                at = RECORD_OVERHEAD_BYTES + 8 * bool(flags & _FLAG_TIME) + 8 * bool(flags & _FLAG_EXPIRY)
+                keys.append(_take(record, at)[0] if flags & _FLAG_KEY else None)
+            except (struct.error, ValueError) as error:
+                raise CorruptRecord("record batch", position=position, expected="a sound record", found="sizes that do not fit") from error
+            position += len(record)
+            batch_left -= 1
+    return keys
 
 
 def _enter_batch(view: memoryview, position: int) -> tuple[int, int, int]:

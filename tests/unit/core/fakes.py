@@ -257,6 +257,11 @@ class FakeStore:
                 log.ticket = None
             log.readable = log.end
 
+    def sync(self) -> None:
+        """What is readable is durable."""
+        for log in self.logs.values():
+            log.durable = log.readable
+
     def poll(self) -> bool:
         return False
 
