@@ -10,6 +10,7 @@ __all__ = [
     "BATCH_SIZE_BYTES_TARGET",
     "CONNECTIONS_MAX",
     "DEAD_LETTER_NAME_SIZE_MAX",
+    "DELAY_NS_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
@@ -96,8 +97,10 @@ PEEK_READ_SIZE_BYTES: Final = 256 * 1024
 NAME_SIZE_BYTES_MAX: Final = 255
 # The name that the broker itself makes for a dead-letter topic: the protocol with the shortest names has 64 characters.
 DEAD_LETTER_NAME_SIZE_MAX: Final = 64
-# The latest moment that there is a number for, in ns since 1970: in the year 2262. Nothing is deferred beyond it.
+# Times and sizes are stored in 63 bits. The longest delay is half of that, 146 years, so that the sum with the present
+# time has a number for another century.
 TIME_NS_MAX: Final = (1 << 63) - 1
+DELAY_NS_MAX: Final = 1 << 62
 # Deliveries of one message are counted in 16 bits, as NSQ's frame has them; the count stays at the maximum.
 ATTEMPTS_MAX: Final = 0xFFFF
 
@@ -119,6 +122,7 @@ HTTP_WAIT_NS_MAX: Final = 30_000_000_000
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
 
+assert DELAY_NS_MAX < TIME_NS_MAX
 assert DEAD_LETTER_NAME_SIZE_MAX <= NAME_SIZE_BYTES_MAX
 assert OFFSET_BITS + PARTITION_BITS == 63
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES

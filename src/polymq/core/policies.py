@@ -15,7 +15,7 @@ from polymq import limits
 from polymq.errors import Refusal, RefusalCode
 from polymq.wire.crc import crc32c
 
-__all__ = ["Expired", "Full", "GroupPolicy", "TopicPolicy", "dead_letter_name"]
+__all__ = ["NO_GROUP_POLICY", "NO_TOPIC_POLICY", "Expired", "Full", "GroupPolicy", "TopicPolicy", "dead_letter_name"]
 
 _DEAD: Final = ".dead"
 _NOT_PLAIN: Final = re.compile(r"[^.a-zA-Z0-9_-]")
@@ -62,12 +62,12 @@ class GroupPolicy:
 
     def fields(self) -> dict[str, Any]:
         """Give what differs from the default, for the journal."""
-        return {name: value for name, value in asdict(self).items() if value != getattr(_GROUP_DEFAULT, name)}
+        return {name: value for name, value in asdict(self).items() if value != getattr(NO_GROUP_POLICY, name)}
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> GroupPolicy:
         """Read what `fields` gave."""
-        return cls(**fields)
+        return cls(**fields) if fields else NO_GROUP_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class TopicPolicy:
 
     def fields(self) -> dict[str, Any]:
         """Give what differs from the default, for the journal."""
-        values = {name: value for name, value in asdict(self).items() if value != getattr(_TOPIC_DEFAULT, name)}
+        values = {name: value for name, value in asdict(self).items() if value != getattr(NO_TOPIC_POLICY, name)}
         return {name: value.value if isinstance(value, enum.Enum) else value for name, value in values.items()}
 
     @classmethod
@@ -111,11 +111,11 @@ class TopicPolicy:
             read["expired"] = Expired(read["expired"])
         if "full" in read:
             read["full"] = Full(read["full"])
-        return cls(**read)
+        return cls(**read) if read else NO_TOPIC_POLICY
 
 
-_GROUP_DEFAULT: Final = GroupPolicy()
-_TOPIC_DEFAULT: Final = TopicPolicy()
+NO_GROUP_POLICY: Final = GroupPolicy()
+NO_TOPIC_POLICY: Final = TopicPolicy()
 
 
 def dead_letter_name(topic: str, group: str) -> str:

@@ -13,6 +13,7 @@ from polymq.core.access import Action
 from polymq.core.bounds import admit
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind, Subscription
+from polymq.core.policies import NO_TOPIC_POLICY
 from polymq.core.view_making import peer_unknown, producer_view, topic_view
 from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode, StoreFailed
@@ -83,7 +84,7 @@ class Session:
         if target is None or self._topics.get((target.namespace, topic)) is not target:
             target = self._target(topic)
         partition = target.partitions[0] if len(target.partitions) == 1 else target.pick()
-        if target.policy.bounded:
+        if target.policy is not NO_TOPIC_POLICY:
             admit(target, messages=batch.count, size_bytes=batch.size_bytes)
         wall_ns = self._kernel.wall_ns()
         if delay_ns > 0:
@@ -103,7 +104,7 @@ class Session:
         """
         size_bytes = sum(len(message.body) for message in messages)
         target = self._target(topic)
-        if target.policy.bounded:
+        if target.policy is not NO_TOPIC_POLICY:
             admit(target, messages=len(messages), size_bytes=size_bytes)
         key = messages[0].key
         partition = target.pick() if key is None else target.pick_for(key)
@@ -281,7 +282,7 @@ class Session:
 
     def requeue(self, subscription: Subscription, message_id: int, *, delay_ns: int) -> None:
         """Give a message back, for now or for later."""
-        if delay_ns > limits.TIME_NS_MAX - self._kernel.wall_ns():
+        if delay_ns > limits.DELAY_NS_MAX:
             raise Refusal(RefusalCode.DELAY_OUT_OF_RANGE)
         _work(subscription).requeue(subscription, message_id, delay_ns=delay_ns)
 
@@ -449,7 +450,7 @@ class Session:
 
 
 def _due_ns(wall_ns: int, delay_ns: int) -> int:
-    if delay_ns > limits.TIME_NS_MAX - wall_ns:
+    if delay_ns > limits.DELAY_NS_MAX:
         raise Refusal(RefusalCode.DELAY_OUT_OF_RANGE)
     return wall_ns + delay_ns
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from polymq.core.group import GroupKind
-from polymq.core.policies import TopicPolicy
+from polymq.core.policies import NO_TOPIC_POLICY
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.wire.crc import crc32c
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from polymq.wire.slices import MessageBatch
 
 __all__ = ["Partition", "Topic"]
-
-_NO_POLICY: Final = TopicPolicy()
 
 
 class Partition:
@@ -108,7 +106,7 @@ class Topic:
         self.sync = sync
         self.ephemeral = ephemeral
         self.paused = False
-        self.policy = _NO_POLICY
+        self.policy = NO_TOPIC_POLICY
         self.groups: dict[str, Group] = {}
         self.message_bytes = 0
         self._turn = 0

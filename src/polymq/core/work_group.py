@@ -17,7 +17,7 @@ from polymq.core.deadlines import DueHeap
 from polymq.core.group import Delivery, GroupKind, Subscription
 from polymq.core.lanes import Lanes
 from polymq.core.lease_window import FAIL_NOT_OWNED, LeaseWindow
-from polymq.core.policies import GroupPolicy
+from polymq.core.policies import NO_GROUP_POLICY
 from polymq.core.retiring import Retiring
 from polymq.errors import Refusal, RefusalCode
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from polymq.core.kernel import Kernel
+    from polymq.core.policies import GroupPolicy
     from polymq.core.ports import Listener, Reader
     from polymq.core.topic import Partition, Topic
     from polymq.wire.slices import Slice
@@ -33,7 +34,6 @@ __all__ = ["Run", "Share", "WorkGroup"]
 
 # A given-back message waits behind this many at most: those behind a long backlog must not wait for all of it.
 _REQUEUE_DEPTH: Final = 10_000
-_NO_POLICY: Final = GroupPolicy()
 # Deferred messages woken in one step: a few milliseconds.
 _WAKE_MAX: Final = 2_000
 
@@ -141,7 +141,7 @@ class WorkGroup:
         self.armed_ns: int | None = None
         # Scheduled messages below these offsets (by partition number) are not for this group: it was emptied.
         self.schedule_floors: dict[int, int] = {}
-        self.policy = _NO_POLICY
+        self.policy = NO_GROUP_POLICY
         # Who retires messages, and who keeps keys apart: where a policy asks for it.
         self.retiring: Retiring | None = None
         self.lanes: Lanes | None = None

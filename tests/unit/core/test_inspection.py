@@ -93,6 +93,30 @@ def test_what_does_not_wait_cannot_be_cancelled(world: World) -> None:
     assert all_scheduled(world, 10) == []
 
 
+def test_a_delay_may_be_a_century_and_not_for_ever(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    century_ns = 100 * 365 * 86_400 * SECOND_NS
+    single.publish("t", b"x", delay_ns=century_ns)
+    single.publish("t", b"y")
+    single.turn()
+    single.restart()
+    (view,) = all_scheduled(single, 10)
+    assert view.due_ns == single.clock.wall_ns() + century_ns
+    assert refusal(lambda: single.publish("t", b"x", delay_ns=limits.DELAY_NS_MAX + 1)) is RefusalCode.DELAY_OUT_OF_RANGE
+    consumer = single.consume("t", "g", 1)
+    single.turn()
+    (message_id,) = inbox(consumer).ids
+    late = limits.DELAY_NS_MAX + 1
+    assert refusal(lambda: single.session.requeue(consumer, message_id, delay_ns=late)) is RefusalCode.DELAY_OUT_OF_RANGE
+    single.session.requeue(consumer, message_id, delay_ns=century_ns)
+    single.clock.now_ns += century_ns
+    single.turn()
+    assert sorted(inbox(consumer).bodies) == [b"y", b"y"]
+    single.settle(consumer, inbox(consumer).ids[-1])
+    single.turn()
+    assert inbox(consumer).bodies[-1] == b"x"
+
+
 def test_a_list_asks_again_while_the_disk_is_read(single: World) -> None:
     single.consume("t", "g", 0)
     single.publish("t", b"x", delay_ns=SECOND_NS)
