@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from polymq.core import journal_entries, recovery
 from polymq.core.group import Delivery
+from polymq.core.leases import Leases
 from polymq.core.schedule import Schedule
 from polymq.core.session import Session
 from polymq.core.work_group import WorkGroup
@@ -357,13 +358,13 @@ def timeouts_are_ignored() -> Iterator[None]:
     """A lease that has run out is forgotten."""
 
     def make(_: Any) -> Any:
-        def forget(self: WorkGroup, subscription: Any, now_ns: int) -> None:
+        def forget(self: Leases, subscription: Any, now_ns: int) -> None:
             while subscription.runs and subscription.runs[0].deadline_ns <= now_ns:
                 subscription.runs.popleft()
 
         return forget
 
-    with replaced(WorkGroup, "expire", make):
+    with replaced(Leases, "expire", make):
         yield
 
 
@@ -411,7 +412,7 @@ def requeue_is_lost() -> Iterator[None]:
     def make(defer: Any) -> Any:
         return lambda self, message_id, due_ns: None if strikes() else defer(self, message_id, due_ns)
 
-    with replaced(WorkGroup, "_defer", make):
+    with replaced(Leases, "defer", make):
         yield
 
 

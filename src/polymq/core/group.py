@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 from polymq.core.deadlines import DueHeap
 
 if TYPE_CHECKING:
+    from polymq.core.leases import Run
     from polymq.core.ports import Listener
     from polymq.core.session import Session
     from polymq.core.topic import Partition, Topic
-    from polymq.core.work_group import Run
     from polymq.wire.slices import Slice
 
 __all__ = ["Delivery", "Group", "GroupKind", "Subscription"]

@@ -1,25 +1,22 @@
 """A work group: every message goes to one consumer at a time, until it is settled.
 
-New messages come from the partitions' logs in order; given-back ones queue behind at most `_REQUEUE_DEPTH` of those
-that were there before them, as a queue would have it. Who has what is in each share's `LeaseWindow`; when leases run
-out is known per delivery (`Run`), not per message. Read next: `broker.py`.
+New messages come from the partitions' logs in order. Who has what is in each share's `LeaseWindow`; how leases end other
+than by a settle is in `leases.py`, from which this goes on. Read next: `broker.py`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from polymq import limits
 from polymq.core import journal_entries
-from polymq.core.deadlines import DueHeap
 from polymq.core.group import Delivery, GroupKind, Subscription
 from polymq.core.lanes import Lanes
-from polymq.core.lease_window import FAIL_NOT_OWNED, LeaseWindow
-from polymq.core.policies import NO_GROUP_POLICY
+from polymq.core.lease_window import LeaseWindow
+from polymq.core.leases import Leases, Run, refusal_code
 from polymq.core.retiring import Retiring
-from polymq.errors import Refusal, RefusalCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,28 +25,10 @@ if TYPE_CHECKING:
     from polymq.core.policies import GroupPolicy
     from polymq.core.ports import Listener, Reader
     from polymq.core.topic import Partition, Topic
+    from polymq.errors import RefusalCode
     from polymq.wire.slices import Slice
 
-__all__ = ["Run", "Share", "WorkGroup"]
-
-# A given-back message waits behind this many at most: those behind a long backlog must not wait for all of it.
-_REQUEUE_DEPTH: Final = 10_000
-# Deferred messages woken in one step: a few milliseconds.
-_WAKE_MAX: Final = 2_000
-
-
-class Run(NamedTuple):
-    """One delivery: `messages` offsets of one share from `first`, whose lease ends at `deadline_ns`."""
-
-    deadline_ns: int
-    share: Share
-    first: int
-    messages: int
-    attempts: int
-
-    def is_over(self, owner: int) -> bool:
-        """Whether nothing of it is out any more."""
-        return self.share.window.is_over(self.first, self.messages, owner, self.attempts)
+__all__ = ["Share", "WorkGroup"]
 
 
 class Share:
@@ -115,43 +94,31 @@ class Share:
         return (self.reader is not None and self.reader.waiting) or (self.back is not None and self.back.waiting)
 
 
-class WorkGroup:
+class WorkGroup(Leases):
     """Consumers that share the work of a topic; spans all its partitions."""
 
     kind = GroupKind.WORK
 
     def __init__(self, kernel: Kernel, topic: Topic, name: str, *, group_id: int, starts: list[int], ephemeral: bool) -> None:
-        self.id = group_id
+        super().__init__(kernel, group_id=group_id, ephemeral=ephemeral)
         self.name = name
         self.topic = topic
-        self.ephemeral = ephemeral
         self.paused = False
-        self.consumers: list[Subscription] = []
         self.shares = [
             Share(partition, LeaseWindow(partition.number, start, kernel.slots_dense))
             for partition, start in zip(topic.partitions, starts, strict=True)
         ]
-        self.by_number = {share.partition.number: share for share in self.shares}
-        # (message id, offset that new deliveries must reach first)
-        self.waiting: deque[tuple[int, int]] = deque()
+        self.by_number.update((share.partition.number, share) for share in self.shares)
         # Given-back messages that the store could not read.
         self.unreadable: list[int] = []
-        self.deferred = DueHeap()
-        self.deferred_count = 0
-        self.armed_ns: int | None = None
         # Scheduled messages below these offsets (by partition number) are not for this group: it was emptied.
         self.schedule_floors: dict[int, int] = {}
-        self.policy = NO_GROUP_POLICY
-        # Who retires messages, and who keeps keys apart: where a policy asks for it.
+        # Who retires messages, where a policy asks for it.
         self.retiring: Retiring | None = None
-        self.lanes: Lanes | None = None
         self.dead_letter_count = 0
         self.expired_count = 0
         self.dropped_count = 0
-        self.requeue_count = 0
-        self.timeout_count = 0
         self.counted_from = list(starts)
-        self._kernel = kernel
         self._owners = 0
         self._turn = 0
         self._share_turn = 0
@@ -171,21 +138,10 @@ class WorkGroup:
         if subscription.open:
             now = self.policy.requeue_on_close
             if self._kernel.requeue_on_close if now is None else now:
-                self._take_all_back(subscription)
+                self.take_all_back(subscription)
             subscription.open = False
             subscription.credit = 0
             self.consumers.remove(subscription)
-
-    def _take_all_back(self, subscription: Subscription) -> None:
-        """End all leases of a consumer that leaves."""
-        for run in subscription.runs:
-            for offset in run.share.window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
-                self._wait(run.share.partition.number << limits.OFFSET_BITS | offset, run.share)
-                self._note_attempts(run.share, offset, run.share.window.put_back(offset, deferred=False))
-        subscription.leased = 0
-        subscription.runs.clear()
-        subscription.touched.clear()
-        self._kernel.wake(self)
 
     def set_policy(self, policy: GroupPolicy) -> None:
         """Choose how messages are treated from now on."""
@@ -210,6 +166,10 @@ class WorkGroup:
         """Step over new messages that are too old, also when there is nobody to ask for them."""
         for share in self.shares:
             self.retire().expire(share)
+
+    def awaken(self) -> None:
+        """Have a dispatch look at the group."""
+        self._kernel.wake(self)
 
     # -- handing out -----------------------------------------------------------------------------------------------
 
@@ -394,78 +354,7 @@ class WorkGroup:
         if self.lanes is not None:
             self.lanes.settled(ids, first, count)
         self._kernel.wake(self)
-        return [(index, _refusal_code(code)) for index, code in failures]
-
-    def requeue(self, subscription: Subscription, message_id: int, *, delay_ns: int) -> None:
-        """Give one message back, for now or for later; raises Refusal."""
-        share, offset = self._leased(subscription, message_id)
-        attempts = share.window.put_back(offset, deferred=delay_ns > 0)
-        subscription.leased -= 1
-        subscription.requeued += 1
-        subscription.touched.pop(message_id, None)
-        self.requeue_count += 1
-        due_ns = self._kernel.wall_ns() + delay_ns if delay_ns > 0 else 0
-        if due_ns:
-            self._defer(message_id, due_ns)
-        else:
-            self._wait(message_id, share)
-        if not self.ephemeral:
-            entry = journal_entries.requeued(self.id, share.partition.number, offset, attempts=attempts, due_ns=due_ns)
-            self._kernel.journal(entry)
-        self._kernel.wake(self)
-
-    def extend(self, subscription: Subscription, message_id: int, *, lease_ns: int, lease_ns_max: int) -> None:
-        """Start the lease of one message anew, at most to `lease_ns_max` after its delivery; raises Refusal."""
-        share, offset = self._leased(subscription, message_id)
-        now_ns = self._kernel.monotonic_ns()
-        known = subscription.touched.get(message_id)
-        cap_ns = known[1] if known else self._delivered_ns(subscription, share, offset, now_ns) + lease_ns_max
-        deadline_ns = min(now_ns + lease_ns, cap_ns)
-        if known is None:
-            subscription.touches.push(deadline_ns, message_id)
-            self._kernel.leases.arm(subscription, deadline_ns)
-        elif deadline_ns <= known[0]:
-            return
-        subscription.touched[message_id] = (deadline_ns, cap_ns)
-
-    def _delivered_ns(self, subscription: Subscription, share: Share, offset: int, now_ns: int) -> int:
-        """Say when a message that is out was delivered."""
-        attempts = share.window.slot(offset)[1]
-        for run in reversed(subscription.runs):
-            if run.share is share and run.attempts == attempts and run.first <= offset < run.first + run.messages:
-                return run.deadline_ns - subscription.lease_ns
-        return now_ns
-
-    def _leased(self, subscription: Subscription, message_id: int) -> tuple[Share, int]:
-        """Find a message that this consumer has out; raises Refusal."""
-        share = self.by_number.get(message_id >> limits.OFFSET_BITS)
-        if share is None:
-            raise Refusal(RefusalCode.MESSAGE_NOT_LEASED)
-        offset = message_id & limits.OFFSET_MAX
-        code = share.window.check(offset, subscription.owner)
-        if code:
-            raise Refusal(_refusal_code(code))
-        return share, offset
-
-    def wait_again(self, share: Share, offset: int) -> None:
-        """Let a message wait that was to be retired, and could not be."""
-        message_id = share.partition.number << limits.OFFSET_BITS | offset
-        if self.lanes is not None:
-            self.lanes.add(message_id)
-        else:
-            self.waiting.append((message_id, 0))
-
-    def _wait(self, message_id: int, share: Share) -> None:
-        if self.lanes is not None:
-            self.lanes.back(message_id)
-            return
-        barrier = min(share.partition.limit, share.window.next + _REQUEUE_DEPTH)
-        self.waiting.append((message_id, barrier))
-
-    def _defer(self, message_id: int, due_ns: int) -> None:
-        self.deferred.push(due_ns, message_id)
-        self.deferred_count += 1
-        self._kernel.schedules.arm(self, due_ns)
+        return [(index, refusal_code(code)) for index, code in failures]
 
     def dirty(self, share: Share) -> None:
         """Have what was settled in a partition journaled at the end of the turn."""
@@ -479,61 +368,6 @@ class WorkGroup:
             if ranges and not self.ephemeral:
                 self._kernel.journal(journal_entries.settled(self.id, share.partition.number, ranges))
         self._dirty_shares.clear()
-
-    # -- time ------------------------------------------------------------------------------------------------------
-
-    def fire(self, now_ns: int) -> None:
-        """Deferred messages may be due (wall clock); so many per step that a turn stays short."""
-        for _ in range(_WAKE_MAX):
-            if not len(self.deferred) or self.deferred.first_due() > now_ns:
-                break
-            message_id = self.deferred.pop()
-            share = self.by_number[message_id >> limits.OFFSET_BITS]
-            if share.window.wake(message_id & limits.OFFSET_MAX):
-                self.deferred_count -= 1
-                self._wait(message_id, share)
-        if len(self.deferred):
-            self._kernel.schedules.arm(self, self.deferred.first_due())
-        self._kernel.wake(self)
-
-    def expire(self, subscription: Subscription, now_ns: int) -> None:
-        """Take back what `subscription` has kept too long (monotonic clock)."""
-        runs, touched, touches = subscription.runs, subscription.touched, subscription.touches
-        while runs and runs[0].deadline_ns <= now_ns:
-            run = runs.popleft()
-            for offset in run.share.window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
-                message_id = run.share.partition.number << limits.OFFSET_BITS | offset
-                if message_id not in touched:
-                    self._take_back(subscription, message_id, run.share, offset)
-        while len(touches) and touches.first_due() <= now_ns:
-            message_id = touches.pop()
-            deadline_ns, _cap_ns = touched.get(message_id, (0, 0))
-            if deadline_ns > now_ns:
-                touches.push(deadline_ns, message_id)
-            elif touched.pop(message_id, None) is not None:
-                share = self.by_number[message_id >> limits.OFFSET_BITS]
-                self._take_back(subscription, message_id, share, message_id & limits.OFFSET_MAX)
-        while runs and runs[0].is_over(subscription.owner):
-            runs.popleft()
-        if runs:
-            self._kernel.leases.arm(subscription, runs[0].deadline_ns)
-        if len(touches):
-            self._kernel.leases.arm(subscription, touches.first_due())
-        self._kernel.wake(self)
-
-    def _take_back(self, subscription: Subscription, message_id: int, share: Share, offset: int) -> None:
-        """End a lease that has run out."""
-        if share.window.check(offset, subscription.owner):
-            return
-        self._note_attempts(share, offset, share.window.put_back(offset, deferred=False))
-        subscription.leased -= 1
-        self.timeout_count += 1
-        self._wait(message_id, share)
-
-    def _note_attempts(self, share: Share, offset: int, attempts: int) -> None:
-        """Journal how often a message was out that nobody gave back, where that is limited: a crash must not begin anew."""
-        if self.policy.max_attempts and not self.ephemeral:
-            self._kernel.journal(journal_entries.requeued(self.id, share.partition.number, offset, attempts=attempts, due_ns=0))
 
     # -- management ------------------------------------------------------------------------------------------------
 
@@ -633,7 +467,7 @@ class WorkGroup:
                 message_id = number << limits.OFFSET_BITS | offset
                 if message_id in due:
                     share.window.restore(offset, attempts, deferred=True)
-                    self._defer(message_id, due[message_id])
+                    self.defer(message_id, due[message_id])
                 else:
                     self.waiting.append((message_id, 0))
 
@@ -689,7 +523,3 @@ class WorkGroup:
             return self.topic.scheduled
         schedules = [partition.schedule for partition in self.topic.partitions if partition.schedule is not None]
         return sum(schedule.count_from(self.schedule_floors.get(schedule.partition.number, 0)) for schedule in schedules)
-
-
-def _refusal_code(failure: int) -> RefusalCode:
-    return RefusalCode.MESSAGE_NOT_OWNED if failure == FAIL_NOT_OWNED else RefusalCode.MESSAGE_NOT_LEASED
