@@ -31,6 +31,9 @@ __all__ = ["Lanes"]
 _AHEAD_MAX: Final = 10_000
 # Read in one go.
 _PIECE_MESSAGES_MAX: Final = 256
+# What one look for more may cost: so many messages read ahead, or a quarter as many looked up one by one. A few ms.
+_EFFORT_MAX: Final = 1024
+_EFFORT_LEARN: Final = 4
 _LOOSE: Final = -1
 
 
@@ -111,12 +114,20 @@ class Lanes:
 
     def _fill(self) -> bool:
         """Put more messages into lanes; True if one of them may go out."""
+        effort = _EFFORT_MAX
         while not self._ready and not self._loose and len(self._lane_of) < _AHEAD_MAX:
             if self._unknown:
+                effort -= _EFFORT_LEARN
                 if not self._learn():
                     return False
-            elif not any(self._read_ahead(share) for share in self._in_turn()):
-                return False
+            else:
+                effort -= _PIECE_MESSAGES_MAX
+                if not any(self._read_ahead(share) for share in self._in_turn()):
+                    return False
+            if effort <= 0:
+                # The next turn goes on.
+                self._kernel.wake(self._group)
+                break
         return bool(self._ready or self._loose)
 
     def _in_turn(self) -> list[Share]:

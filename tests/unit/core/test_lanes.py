@@ -129,6 +129,24 @@ def test_what_is_read_ahead_is_bounded(single: World, monkeypatch: pytest.Monkey
     assert b"o" in inbox(consumer).bodies
 
 
+def test_reading_far_ahead_takes_several_turns(single: World) -> None:
+    consumer = single.consume("t", "g", 100)
+    single.session.set_group_policy("t", "g", ORDERED)
+    publish(single, *[(b"stuck", b"") for _ in range(3000)], (b"other", b"o"))
+    single.store.commit()
+    counts = []
+    for _ in range(5):
+        single.broker.tick()
+        counts.append(len(single.broker.dispatch()))
+    assert (counts[0], sum(counts)) == (1, 2)
+    assert counts.index(1, 1) >= 2
+    single.restart()
+    again = single.consume("t", "g", 100)
+    single.turn()
+    assert inbox(again).bodies == [b"", b"o"]
+    assert consumer.leased == 2
+
+
 def test_the_policy_can_be_chosen_and_dropped_while_messages_are_out(world: World) -> None:
     consumer = world.consume("t", "g", 2)
     publish(world, *[(b"a", b"%d" % index) for index in range(6)])

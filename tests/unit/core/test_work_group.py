@@ -70,6 +70,19 @@ def test_single_messages_alternate_between_ready_consumers(single: World) -> Non
     assert len(inbox(first).got) == len(inbox(second).got) == 10
 
 
+def test_single_messages_are_handed_out_over_several_turns(single: World) -> None:
+    consumer = single.consume("t", "g", 1000, lease_ns=SECOND_NS)
+    single.publish("t", *bodies(600))
+    single.turn()
+    single.clock.now_ns += SECOND_NS
+    counts = []
+    for _ in range(4):
+        single.broker.tick()
+        counts.append(sum(delivery.slice.count for delivery in single.broker.dispatch()))
+    assert counts == [256, 256, 88, 0]
+    assert consumer.leased == 600
+
+
 def test_groups_are_independent(world: World) -> None:
     one = world.consume("t", "one", 10)
     two = world.consume("t", "two", 10)
