@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.gateways.nsq import http_answers, http_topics
 from polymq.gateways.nsq.http_answers import refuse
 from polymq.gateways.nsq.http_config import change_option, show_option
+from polymq.gateways.nsq.http_debug import free_memory, set_block_rate
 from polymq.gateways.nsq.http_publishing import publish, publish_many
 from polymq.gateways.nsq.stats import show_statistics
 from polymq.protocols.http.decode import BodyRule
@@ -31,7 +32,7 @@ _NS_PER_MS: Final = 1_000_000
 def ping(_request: Request, context: NsqHttp) -> Response:
     """GET /ping: the one answer without `X-NSQ-Content-Type`."""
     health = context.health_text()
-    return Response(200 if health == "OK" else 500, body=health.encode("utf-8"))
+    return http_answers.plain(200 if health == "OK" else 500, health)
 
 
 def info(_request: Request, context: NsqHttp) -> Response:
@@ -75,5 +76,7 @@ def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
         Route("POST", "/channel/unpause", http_topics.unpause_channel, body),
         Route("GET", "/config/{opt}", show_option),
         Route("PUT", "/config/{opt}", change_option, message),
+        Route("PUT", "/debug/setblockrate", set_block_rate),
+        Route("POST", "/debug/freememory", free_memory),
     ]
     return Router(routes, refuse=refuse)
