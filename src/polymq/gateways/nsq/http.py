@@ -17,12 +17,11 @@ from polymq.gateways.nsq.http_publishing import publish, publish_many
 from polymq.gateways.nsq.stats import show_statistics
 from polymq.protocols.http.decode import BodyRule
 from polymq.protocols.http.router import Route, Router
-from polymq.wire.exchange import Response
 
 if TYPE_CHECKING:
     from polymq.gateways.nsq.http_context import NsqHttp
     from polymq.protocols.nsq.settings import NsqSettings
-    from polymq.wire.exchange import Request
+    from polymq.wire.exchange import Request, Response
 
 __all__ = ["nsq_router"]
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from polymq.gateways.nsq.http_answers import ApiError, endpoint, plain
-from polymq.wire.exchange import Response
 
 if TYPE_CHECKING:
     from polymq.gateways.nsq.http_context import NsqHttp
-    from polymq.wire.exchange import Request
+    from polymq.wire.exchange import Request, Response
 
 __all__ = ["free_memory", "set_block_rate"]
 
