@@ -20,6 +20,7 @@ __all__ = [
     "HTTP_WAIT_NS_MAX",
     "LATENCY_QUANTILES_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
+    "METRICS_SAMPLES_PER_FAMILY_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
     "OFFSET_MAX",
@@ -105,6 +106,8 @@ HTTP_WAIT_NS_MAX: Final = 30_000_000_000
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
 
+# Samples of one family that /metrics lists: about 20 families, 250 KB each. The rest is added up.
+METRICS_SAMPLES_PER_FAMILY_MAX: Final = 2_000
 # Quantiles of latencies in statistics: each is one more number per topic and group wherever they are shown.
 LATENCY_QUANTILES_MAX: Final = 20
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import socket
 import time
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open_metrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from tests.interop.conftest import chosen_kinds
 from tests.interop.raw import Raw
@@ -159,3 +162,25 @@ def test_percentiles_of_latencies(kind: str, tmp_path: Path) -> None:
         assert re.search(rb"\[t +\] depth: 0 .* e2e%: \S+ms, \S+ms\n", text), text
         status, text = server.request("GET", "/stats?format=json&topic=t")
         assert re.search(rb'"count":1,"percentiles":\[\{"quantile":1,"value":\d+\},\{"quantile":0.5,"value":\d+\}\]', text), text
+
+
+def test_metrics_of_a_real_process(tmp_path: Path) -> None:
+    with running("polymq", tmp_path, options={"e2e_processing_latency_percentiles": "0.99"}) as server:
+        assert server.request("POST", "/channel/create?topic=t&channel=ch")[0] == 404
+        assert server.request("POST", "/topic/create?topic=t") == (200, b"")
+        assert server.request("POST", "/channel/create?topic=t&channel=ch") == (200, b"")
+        assert server.request("POST", "/mpub?topic=t", b"abc\ndef") == (200, b"OK")
+        consume(server, "t", "ch")
+        for accept, reader in (("text/plain", read_text), ("application/openmetrics-text", read_open_metrics)):
+            request = urllib.request.Request(f"http://{server.door}/metrics", headers={"Accept": accept})
+            with urllib.request.urlopen(request, timeout=10) as response:
+                assert response.headers["Content-Type"].startswith(accept)
+                text = response.read().decode()
+            found = {sample.name: sample for family in reader(text) for sample in family.samples}
+            assert found["polymq_topic_messages_total"].value == 2
+            assert found["polymq_group_settled_total"].value == 1
+            assert found["polymq_group_latency_seconds"].labels == {"namespace": "", "topic": "t", "group": "ch", "quantile": "0.99"}
+            assert found["polymq_group_latency_seconds"].value > 0.2
+            assert found["polymq_store_written_bytes_total"].value > 0
+            assert found["process_resident_memory_bytes"].value > 10 << 20
+            assert found["polymq_connections_opened_total"].value >= 4

@@ -131,6 +131,11 @@ class Topic:
         return sum(partition.held for partition in self.partitions)
 
     @property
+    def log_size_bytes(self) -> int:
+        """How much of the disk the partitions' logs take."""
+        return sum(partition.log.size_bytes for partition in self.partitions)
+
+    @property
     def scheduled(self) -> int:
         """How many messages wait for their due time."""
         return sum(len(partition.schedule) for partition in self.partitions if partition.schedule is not None)

@@ -21,6 +21,7 @@ from polymq.protocols.http.router import Route, Router
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
+from polymq.server.statistics import register_connections
 
 if TYPE_CHECKING:
     from polymq import config_sections
@@ -74,6 +75,9 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
         for mount in mounts:
             mount.listener.close()
         raise
+    pump = node.pump
+    listeners = {mount.listener.address: mount.what for mount in mounts}
+    register_connections(node.broker.statistics, lambda: pump.connections, lambda: pump.opened_count, listeners)
     return mounts
 
 

@@ -16,6 +16,7 @@ from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
+from polymq.server.statistics import register_process, register_store
 from polymq.store.files import RealFiles
 from polymq.store.settings import StoreSettings
 from polymq.store.store import Store
@@ -92,6 +93,8 @@ class Node:
         for problem in self.store.health():
             log.warning("%s", problem)
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
+        register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
+        register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
 
     def close(self, *, clean: bool = True) -> None:
         """Keep everything and say that it is complete; connections that are left are closed as they are.

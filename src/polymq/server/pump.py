@@ -74,6 +74,7 @@ class Pump:
         self._connections: dict[Gateway | Listener, Connection] = {}
         self._timers: Timers[tuple[Connection, TimerName | PumpTimer]] = Timers()
         self._congested = False
+        self.opened_count = 0
         # Lists of connections that something is to be done for in this turn, or in the next.
         self._dirty: list[Connection] = []
         self._gated: list[Connection] = []
@@ -90,6 +91,7 @@ class Pump:
     def open(self, stream: Stream, gateway: Gateway, peer: Peer) -> Connection:
         """Take a new connection over."""
         connection = Connection(stream, gateway, peer, self._pool)
+        self.opened_count += 1
         gateway.ring = partial(self._rung.append, connection)
         self._connections[gateway] = connection
         self._follow(connection)
