@@ -81,7 +81,7 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, options: Mapping[str, str]) -> list[str]:
+def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, options: Mapping[str, str] | None = None) -> list[str]:
     """`options` are nsqd's, by the names of its configuration file."""
     tcp, http, admin = (f"127.0.0.1:{port}" for port in ports)
     if kind == "nsqd":
@@ -89,12 +89,12 @@ def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, 
             pytest.fail(f"{NSQD} is missing: run peers/build.sh")
         timeout = f"-msg-timeout={message_timeout_ms}ms"
         advertise = "-broadcast-address=127.0.0.1"
-        flags = [f"-{NSQD_FLAGS.get(name, name.replace('_', '-'))}={value}" for name, value in options.items()]
+        flags = [f"-{NSQD_FLAGS.get(name, name.replace('_', '-'))}={value}" for name, value in (options or {}).items()]
         return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", advertise, timeout, *flags]
     # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
     ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
     settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]
-    for name, value in options.items():
+    for name, value in (options or {}).items():
         settings += ["--set", f"nsq.{name}={value}"]
     return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *settings]
 
@@ -115,7 +115,7 @@ def running(kind: str, folder: Path, *, message_timeout_ms: int = 60_000, option
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command(kind, folder / "data", ports, message_timeout_ms, options or {}),
+            command(kind, folder / "data", ports, message_timeout_ms, options),
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,

@@ -40,7 +40,9 @@ class Statsd:
             packet = self.socket.recv(65536)
             assert packet.endswith(b"\n")
             largest = max(largest, len(packet))
-            lines.update(line.split(":") for line in packet.decode().splitlines())
+            for line in packet.decode().splitlines():
+                name, _, value = line.partition(":")
+                lines[name] = value
         return lines, largest
 
 

@@ -38,7 +38,7 @@ def show_statistics(_request: Request, door: Door) -> Response:
 def _pieces(statistics: Registry) -> Iterator[bytes]:
     separator = b'{"families":['
     for family in statistics:
-        described = {"name": family.name, "kind": family.kind.value, "help": family.help, "samples": []}
+        described: dict[str, object] = {"name": family.name, "kind": family.kind.value, "help": family.help, "samples": []}
         piece = separator + orjson.dumps(described)[: -len(b"]}")]
         separator = b""
         for sample in family.collect():

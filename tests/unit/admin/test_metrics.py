@@ -21,7 +21,7 @@ from .door_world import DoorWorld
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-READERS = {TEXT: read_text, OPEN_METRICS: read_open_metrics}
+READERS: dict[str, Any] = {TEXT: read_text, OPEN_METRICS: read_open_metrics}
 FORMS = sorted(READERS)
 
 
