@@ -32,7 +32,7 @@ _QUANTILE: Final = "quantile"
 _LEFT_OUT: Final = "polymq_metrics_left_out_samples"
 _PIECE_SIZE_BYTES: Final = 32 * 1024
 # Samples that make no text still take time: after so many, others have their turn.
-_SILENT_SAMPLES_MAX: Final = 2_000
+_SILENT_SAMPLES_MAX: Final = 500
 
 
 @endpoint

@@ -166,7 +166,7 @@ def test_it_is_made_in_pieces() -> None:
     pieces = list(render(registry(many("a", 100_000)), TEXT))
     assert max(len(piece) for piece in pieces) < 40_000
     # Adding up without writing makes pauses as well.
-    assert max(len(list(group)) for is_pause, group in groupby(pieces, key=lambda piece: not piece) if is_pause) == 49
+    assert max(len(list(group)) for is_pause, group in groupby(pieces, key=lambda piece: not piece) if is_pause) == 196
 
 
 def test_topics_may_come_and_go_while_it_is_made(world: DoorWorld) -> None:
