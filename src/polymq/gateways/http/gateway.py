@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from polymq import limits
 from polymq.errors import PolyMQError
 from polymq.gateways.contract import BaseGateway
-from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTimer, TimerName, WantWritable
+from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTimer, TimerName, Upgrade, WantWritable
 from polymq.protocols.http import encode
 from polymq.protocols.http.decode import Continue, RequestDecoder, Violation
 from polymq.wire.exchange import BodyState, Request, Response, Retry
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from polymq.core.ports import Clock
+    from polymq.gateways.contract import Layer
     from polymq.gateways.effects import Effect
     from polymq.protocols.http.decode import Event
     from polymq.protocols.http.router import Router
@@ -32,6 +33,9 @@ __all__ = ["HttpGateway"]
 Context = TypeVar("Context")
 
 _NOTHING: Final = memoryview(b"")
+# What OpenSSL calls it when the first bytes of a connection are no handshake but a request.
+_PLAIN_REQUEST: Final = "HTTP_REQUEST"
+_NOT_TLS: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
 class _Stream:
@@ -45,10 +49,12 @@ class _Stream:
 
 
 class HttpGateway(BaseGateway, Generic[Context]):
-    """One connection. Each request goes to the endpoint that `router` has for it, with `context`."""
+    """One connection. Each request goes to the endpoint that `router` has for it, with `context`. `make_tls`: it is HTTPS."""
 
-    def __init__(self, router: Router[Context], context: Context, clock: Clock) -> None:
+    def __init__(self, router: Router[Context], context: Context, clock: Clock, make_tls: Callable[[], Layer] | None = None) -> None:
         self.need = 1
+        self._make_tls = make_tls
+        self._heard = False
         self._router = router
         self._context = context
         self._clock = clock
@@ -62,11 +68,19 @@ class HttpGateway(BaseGateway, Generic[Context]):
     def opened(self, effects: list[Effect]) -> None:
         """Start watching for connections that do nothing."""
         self._active_ns = self._clock.monotonic_ns()
+        if self._make_tls is not None:
+            effects += (Upgrade(self._make_tls()), SetTimer(TimerName.HANDSHAKE, self._active_ns + limits.HTTP_REQUEST_NS_MAX))
         self._watch(effects)
+
+    def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
+        """Tell whoever speaks plain HTTP here what is wrong, as Go's server does."""
+        if _PLAIN_REQUEST in reason.upper().replace(" ", "_"):
+            effects.append(Send(_NOT_TLS))
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Answer every whole request, until one takes longer."""
         decoder = self._decoder
+        self._heard = True
         at = 0
         while self._request is None and not decoder.ended:
             event, at = decoder.next(view, at)
@@ -85,6 +99,9 @@ class HttpGateway(BaseGateway, Generic[Context]):
         """Look again for an answer, or for a peer that has been silent too long."""
         if name is TimerName.RETRY:
             self._go_on(effects)
+        elif name is TimerName.HANDSHAKE:
+            if not self._heard:
+                effects.append(Close("no request within TLS in time"))
         elif name is TimerName.READ_DEADLINE and not self._decoder.ended:
             self._check_silence(effects)
 

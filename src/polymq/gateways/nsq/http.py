@@ -17,13 +17,14 @@ from polymq.gateways.nsq.http_publishing import publish, publish_many
 from polymq.gateways.nsq.stats import show_statistics
 from polymq.protocols.http.decode import BodyRule
 from polymq.protocols.http.router import Route, Router
+from polymq.wire.exchange import Response
 
 if TYPE_CHECKING:
     from polymq.gateways.nsq.http_context import NsqHttp
     from polymq.protocols.nsq.settings import NsqSettings
-    from polymq.wire.exchange import Request, Response
+    from polymq.wire.exchange import Request
 
-__all__ = ["nsq_router"]
+__all__ = ["TlsRequired", "nsq_router"]
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -51,6 +52,22 @@ def info(_request: Request, context: NsqHttp) -> Response:
             "max_deflate_level": settings.deflate_level_max,
         }
     )
+
+
+class TlsRequired(Router["NsqHttp"]):
+    """What the plain port answers where TLS is required: the same to everything.
+
+    Source: nsqd/http.go, ServeHTTP, NSQ 1.3.0.
+    """
+
+    def __init__(self, https_port: int) -> None:
+        super().__init__((), refuse=refuse)
+        body = f'{{"message": "TLS_REQUIRED", "https_port": {https_port}}}'
+        self._answer = Response(403, http_answers.json_headers(), body.encode())
+
+    def answer(self, _request: Request, _context: NsqHttp) -> Response:
+        """Refuse."""
+        return self._answer
 
 
 def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
