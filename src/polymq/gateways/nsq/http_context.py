@@ -54,7 +54,6 @@ def default_node_id(host_name: str) -> int:
 class NsqHttp:
     """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal.
 
-    `change_lookupd_addresses` gets all of them, as they hold from now on.
     `options` are those of nsqd that other parts of this node answer for, by the names of nsqd's configuration file.
     """
 
@@ -64,7 +63,6 @@ class NsqHttp:
     settings: NsqSettings = field(default_factory=NsqSettings)
     memory: Callable[[], MemoryFigures] = memory_of_this_process
     change_log_level: Callable[[str], None] = lambda _: None
-    change_lookupd_addresses: Callable[[list[str]], None] = lambda _: None
     log_level: str = "info"
     lookupd_addresses: list[str] | None = field(default_factory=list)
     options: Mapping[str, object] = field(default_factory=dict)
