@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import platform
+import secrets
 import socket
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from polymq.admin.door import Door, refuse
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Mount", "mount_all", "nsq_settings", "start_statsd"]
 
 _NS_PER_MS: Final = 1_000_000
+# 128 bits: whoever has such a token may settle a stream's messages.
+_TOKEN_SIZE_BYTES: Final = 16
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
 _NSQ_HTTP: Final = "NSQ's HTTP"
@@ -89,7 +93,7 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     router = Router([Route(method, path, function) for method, path, function in ENDPOINTS], refuse=refuse)
     door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
     listener = _listen("server.http", address, backlog)
-    mounts.append(Mount("HTTP", listener, lambda _peer: HttpGateway(router, door, node.clock)))
+    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(router, door, node.clock, peer)))
 
 
 def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
@@ -120,13 +124,14 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
                 data_path=str(node.settings.server.data),
                 runtime=f"python{platform.python_version()}",
             ),
+            make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
             settings=settings,
             options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=_port(http)),
             change_log_level=_change_log_level,
             log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
         )
         router = nsq_router(settings)
-        mounts.append(Mount(_NSQ_HTTP, http, lambda _peer: HttpGateway(router, context, node.clock)))
+        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(router, context, node.clock, peer)))
 
 
 def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from polymq import limits
 from polymq.gateways.nsq import http_answers, http_topics
 from polymq.gateways.nsq.http_answers import refuse
 from polymq.gateways.nsq.http_config import change_option, show_option
 from polymq.gateways.nsq.http_debug import free_memory, set_block_rate
 from polymq.gateways.nsq.http_publishing import publish, publish_many
+from polymq.gateways.nsq.http_streaming import finish, ready, requeue, subscribe, touch
 from polymq.gateways.nsq.stats import show_statistics
 from polymq.protocols.http.decode import BodyRule
 from polymq.protocols.http.router import Route, Router
@@ -74,6 +76,7 @@ def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
     """Make the table. The limits on bodies are the settings'."""
     message = BodyRule(settings.message_size_bytes_max, reads=True)
     body = BodyRule(settings.body_size_bytes_max, reads=True)
+    settle = BodyRule(limits.HTTP_SETTLE_SIZE_BYTES_MAX, reads=True)
     routes = [
         Route("GET", "/ping", ping),
         Route("GET", "/info", info),
@@ -92,6 +95,11 @@ def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
         Route("POST", "/channel/unpause", http_topics.unpause_channel, body),
         Route("GET", "/config/{opt}", show_option),
         Route("PUT", "/config/{opt}", change_option, message),
+        Route("GET", "/sub", subscribe),
+        Route("POST", "/fin", finish, settle),
+        Route("POST", "/req", requeue),
+        Route("POST", "/touch", touch),
+        Route("POST", "/rdy", ready),
         Route("PUT", "/debug/setblockrate", set_block_rate),
         Route("POST", "/debug/freememory", free_memory),
     ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from polymq.gateways.nsq.http_context import NsqHttp
     from polymq.wire.exchange import Promise, Request
 
-__all__ = ["DONE", "REFUSALS", "ApiError", "arguments", "endpoint", "json", "ok", "plain", "refuse", "text"]
+__all__ = ["DONE", "REFUSALS", "ApiError", "arguments", "endpoint", "error", "json", "json_headers", "ok", "plain", "refuse", "text"]
 
 _V1: Final = ("X-NSQ-Content-Type", "nsq; version=1.0")
 _JSON: Final = ("Content-Type", "application/json; charset=utf-8")

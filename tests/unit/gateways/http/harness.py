@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from polymq.core.ports import TicketState
+from polymq.gateways.contract import Peer
 from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTimer, TimerName, Upgrade, WantWritable
 from polymq.gateways.http.gateway import HttpGateway
 
@@ -24,7 +25,7 @@ class Wire(Generic[Context]):
 
     def __init__(self, router: Router[Context], context: Context, clock: FakeClock, make_tls: Callable[[], Layer] | None = None) -> None:
         self.clock = clock
-        self.gateway = HttpGateway(router, context, clock, make_tls)
+        self.gateway = HttpGateway(router, context, clock, Peer("192.0.2.7", 40000), make_tls)
         self.layers: list[Layer] = []
         self.output = b""
         self.closed: str | None = None
