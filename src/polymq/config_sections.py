@@ -24,7 +24,10 @@ from polymq.config_values import (
     DurationKind,
     Kind,
     PathKind,
+    SharesKind,
     SizeKind,
+    SwitchKind,
+    TargetKind,
     TcpAddress,
     TextKind,
 )
@@ -142,6 +145,20 @@ class NsqSettings:
     max_output_buffer_timeout_ns: int = setting(30 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "… and the longest")
     output_buffer_timeout_ns: int = setting(
         250 * MILLISECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "the timeout of a client that asks for none"
+    )
+    e2e_processing_latency_percentiles: tuple[float, ...] = setting(
+        (),
+        SharesKind(limits.LATENCY_QUANTILES_MAX),
+        "quantiles of the time from publish to FIN that /stats shows; none: it is not measured",
+    )
+    e2e_processing_latency_window_time_ns: int = setting(600 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "… over so much of the past")
+    statsd_address: TcpAddress | None = setting(None, TargetKind(), "where statsd takes statistics by UDP")
+    statsd_prefix: str = setting("nsq.%s", TextKind(), "what their names begin with; %s is this node's address")
+    statsd_interval_ns: int = setting(60 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "how often they are sent")
+    statsd_mem_stats: bool = setting(default=True, kind=SwitchKind(), explanation="whether figures about memory are among them")
+    statsd_udp_packet_size_bytes: int = setting(508, SizeKind(64, 65507), "how large a packet of them may be")
+    statsd_exclude_ephemeral: bool = setting(
+        default=False, kind=SwitchKind(), explanation="whether ephemeral topics and channels are left out"
     )
 
 

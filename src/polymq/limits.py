@@ -19,6 +19,7 @@ __all__ = [
     "HTTP_RECORDS_SIZE_BYTES_MAX",
     "HTTP_REQUEST_NS_MAX",
     "HTTP_WAIT_NS_MAX",
+    "LATENCY_QUANTILES_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
@@ -111,6 +112,9 @@ HTTP_WAIT_NS_MAX: Final = 30_000_000_000
 # What one request for records may ask for; a reader that wants more asks again.
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
+
+# Quantiles of latencies in statistics: each is one more number per topic and group wherever they are shown.
+LATENCY_QUANTILES_MAX: Final = 20
 
 assert OFFSET_BITS + PARTITION_BITS == 63
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES

@@ -48,7 +48,13 @@ class Broker:
         self.store = store
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.statistics = Registry()
-        self.kernel = Kernel(store, clock, random, slots_dense=self.settings.slots_dense)
+        self.kernel = Kernel(
+            store,
+            clock,
+            random,
+            slots_dense=self.settings.slots_dense,
+            latency_window_ns=self.settings.latency_window_ns if self.settings.latency_quantiles else 0,
+        )
         self.catalogue = Catalogue(self.kernel)
         self.sessions: dict[Session, None] = {}
         self.stopping = False

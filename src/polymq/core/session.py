@@ -11,7 +11,7 @@ from polymq import limits
 from polymq.core.access import Action
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind, Subscription
-from polymq.core.view_making import peer_unknown, producer_view, topic_view
+from polymq.core.view_making import Latency, peer_unknown, producer_view, topic_view
 from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
@@ -296,7 +296,8 @@ class Session:
         topic = self._topics.get((self.principal.namespace, name))
         if topic is None or not self._may(Action.READ, name):
             return None
-        return topic_view(topic, groups=groups, consumers=consumers)
+        latency = Latency(self.broker.settings.latency_quantiles, self._kernel.monotonic_ns())
+        return topic_view(topic, groups=groups, consumers=consumers, latency=latency)
 
     def producers(self) -> tuple[ProducerView, ...]:
         """Describe every session that has published, the oldest first."""

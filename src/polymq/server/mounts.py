@@ -20,18 +20,21 @@ from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.protocols.http.router import Route, Router
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.server.network import SocketListener
+from polymq.server.nsq_parts import nsqd_options, statsd_sender
 
 if TYPE_CHECKING:
     from polymq import config_sections
     from polymq.config_values import Address
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
     from polymq.server.node import Node
+    from polymq.server.tasks import Tasks
 
-__all__ = ["Mount", "mount_all", "nsq_settings"]
+__all__ = ["Mount", "mount_all", "nsq_settings", "start_statsd"]
 
 _NS_PER_MS: Final = 1_000_000
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
+_NSQ_HTTP: Final = "NSQ's HTTP"
 _NSQ_LEVELS: Final = {"warning": "warn"}
 
 
@@ -98,13 +101,12 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
         mounts.append(Mount("NSQ", tcp, nsq))
     if section.http is not None:
         http = _listen("nsq.http", section.http, backlog)
-        host_name = socket.gethostname()
         context = NsqHttp(
             session=node.broker.session(ANONYMOUS),
             clock=node.clock,
             node=NsqNode(
-                broadcast_address=node.settings.server.advertise or host_name,
-                host_name=host_name,
+                broadcast_address=_broadcast_address(node),
+                host_name=socket.gethostname(),
                 tcp_port=_port(tcp),
                 http_port=_port(http),
                 started_at_ns=node.started_at_ns,
@@ -115,11 +117,24 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
                 runtime=f"python{platform.python_version()}",
             ),
             settings=settings,
+            options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=_port(http)),
             change_log_level=_change_log_level,
             log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
         )
         router = nsq_router(settings)
-        mounts.append(Mount("NSQ's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
+        mounts.append(Mount(_NSQ_HTTP, http, lambda _peer: HttpGateway(router, context, node.clock)))
+
+
+def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:
+    """Send statistics to statsd, if the settings say where it is."""
+    http = next((mount.listener for mount in mounts if mount.what == _NSQ_HTTP), None)
+    sender = statsd_sender(node, broadcast_address=_broadcast_address(node), http_port=_port(http))
+    if sender is not None:
+        tasks.start("statsd", sender.run())
+
+
+def _broadcast_address(node: Node) -> str:
+    return node.settings.server.advertise or socket.gethostname()
 
 
 def _option(address: Address | None) -> str:

@@ -57,6 +57,8 @@ def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
         retention_age_ns=settings.store.retention_age_ns,
         retention_disk_share=settings.store.retention_size.of(disk_bytes) / disk_bytes,
         group_consumers_max=settings.nsq.max_channel_consumers,
+        latency_quantiles=settings.nsq.e2e_processing_latency_percentiles,
+        latency_window_ns=settings.nsq.e2e_processing_latency_window_time_ns,
     )
 
 

@@ -11,7 +11,7 @@ from polymq.gateways.nsq.stats_memory import memory_of_this_process
 from polymq.protocols.nsq.settings import NsqSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from polymq.core.ports import Clock
     from polymq.core.session import Session
@@ -52,7 +52,10 @@ def default_node_id(host_name: str) -> int:
 
 @dataclass(slots=True)
 class NsqHttp:
-    """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal."""
+    """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal.
+
+    `options` are those of nsqd that other parts of this node answer for, by the names of nsqd's configuration file.
+    """
 
     session: Session
     clock: Clock
@@ -62,6 +65,7 @@ class NsqHttp:
     change_log_level: Callable[[str], None] = lambda _: None
     log_level: str = "info"
     lookupd_addresses: list[str] | None = field(default_factory=list)
+    options: Mapping[str, object] = field(default_factory=dict)
 
     def health_text(self) -> str:
         """Say how the node is, as nsqd does."""
