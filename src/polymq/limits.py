@@ -20,6 +20,7 @@ __all__ = [
     "HTTP_REQUEST_NS_MAX",
     "HTTP_WAIT_NS_MAX",
     "LATENCY_QUANTILES_MAX",
+    "LAYER_PIECE_SIZE_BYTES_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
@@ -37,6 +38,7 @@ __all__ = [
     "SLICE_MESSAGES_MAX",
     "SLICE_SIZE_BYTES_MAX",
     "SYNC_INTERVAL_NS",
+    "TLS_EARLY_OUTPUT_SIZE_BYTES_MAX",
     "UNSYNCED_SIZE_BYTES_HIGH",
     "UNSYNCED_SIZE_BYTES_LOW",
 ]
@@ -53,6 +55,12 @@ PARTITION_NUMBER_MAX: Final = (1 << PARTITION_BITS) - 1
 READ_BUFFER_SIZE_BYTES: Final = 256 * 1024
 # Unparsed input of one connection: the largest command (an MPUB body of 5 MiB, its line, its headers) fits.
 PENDING_INPUT_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# What a compressed stream may unfold to at a time; the rest stays compressed until that has been handled, so that a
+# bomb holds no memory and takes no longer turn than a full read does. As large as one read.
+LAYER_PIECE_SIZE_BYTES_MAX: Final = 256 * 1024
+# Output before the end of a TLS handshake: a greeting or an error, not a stream.
+TLS_EARLY_OUTPUT_SIZE_BYTES_MAX: Final = 64 * 1024
 
 # The largest single message; a protocol may set a lower limit of its own (nsqd's default is 1 MiB).
 MESSAGE_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
