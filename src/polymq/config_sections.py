@@ -146,6 +146,25 @@ class NsqSettings:
     output_buffer_timeout_ns: int = setting(
         250 * MILLISECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "the timeout of a client that asks for none"
     )
+    snappy: bool = setting(default=True, kind=SwitchKind(), explanation="whether clients may have their connection compressed by snappy")
+    deflate: bool = setting(default=True, kind=SwitchKind(), explanation="… or by deflate")
+    max_deflate_level: int = setting(6, CountKind(1, 9), "the highest level of deflate that a client may ask for; more takes more time")
+    tls_cert: str = setting("", TextKind(), "a file with this server's certificate (PEM); clients may have TLS then")
+    tls_key: str = setting("", TextKind(), "… and with its key")
+    tls_root_ca_file: str = setting("", TextKind(), "the certificates that vouch for clients' (PEM); empty: those of the system")
+    tls_client_auth_policy: str = setting(
+        "none",
+        ChoiceKind(("none", "require", "require-verify")),
+        "whether clients must show a certificate: any, or one that is vouched for; TLS is required then",
+    )
+    tls_required: str = setting(
+        "false", ChoiceKind(("false", "tcp-https", "true")), "whether clients must use TLS; tcp-https: but may use plain HTTP"
+    )
+    tls_min_version: str = setting(
+        "tls1.0",
+        ChoiceKind(("ssl3.0", "tls1.0", "tls1.1", "tls1.2", "tls1.3")),
+        "the lowest version of TLS to be spoken; nothing below 1.2 is in any case",
+    )
     e2e_processing_latency_percentiles: tuple[float, ...] = setting(
         (),
         SharesKind(limits.LATENCY_QUANTILES_MAX),

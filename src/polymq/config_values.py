@@ -290,7 +290,9 @@ class ChoiceKind:
     choices: tuple[str, ...]
 
     def read(self, raw: object) -> str:
-        """Take a word that is one of the choices."""
+        """Take a word that is one of the choices; TOML's true and false are words as well."""
+        if isinstance(raw, bool):
+            raw = str(raw).lower()
         if not isinstance(raw, str) or raw not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")
         return raw

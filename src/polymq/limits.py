@@ -9,6 +9,7 @@ __all__ = [
     "BATCH_SIZE_BYTES_MAX",
     "BATCH_SIZE_BYTES_TARGET",
     "CONNECTIONS_MAX",
+    "DIALS_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
@@ -21,6 +22,7 @@ __all__ = [
     "HTTP_STREAM_BEAT_NS",
     "HTTP_WAIT_NS_MAX",
     "LATENCY_QUANTILES_MAX",
+    "LAYER_PIECE_SIZE_BYTES_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
     "METRICS_SAMPLES_PER_FAMILY_MAX",
     "NAME_SIZE_BYTES_MAX",
@@ -33,11 +35,13 @@ __all__ = [
     "PARTITION_NUMBER_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
     "READ_BUFFER_SIZE_BYTES",
+    "RESOLVER_THREADS_MAX",
     "SEGMENT_SIZE_BYTES_FIRST",
     "SEGMENT_SIZE_BYTES_MAX",
     "SLICE_MESSAGES_MAX",
     "SLICE_SIZE_BYTES_MAX",
     "SYNC_INTERVAL_NS",
+    "TLS_EARLY_OUTPUT_SIZE_BYTES_MAX",
     "UNSYNCED_SIZE_BYTES_HIGH",
     "UNSYNCED_SIZE_BYTES_LOW",
 ]
@@ -54,6 +58,12 @@ PARTITION_NUMBER_MAX: Final = (1 << PARTITION_BITS) - 1
 READ_BUFFER_SIZE_BYTES: Final = 256 * 1024
 # Unparsed input of one connection: the largest command (an MPUB body of 5 MiB, its line, its headers) fits.
 PENDING_INPUT_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# What a compressed stream may unfold to at a time; the rest stays compressed until that has been handled, so that a
+# bomb holds no memory and takes no longer turn than a full read does. As large as one read.
+LAYER_PIECE_SIZE_BYTES_MAX: Final = 256 * 1024
+# Output before the end of a TLS handshake: a greeting or an error, not a stream.
+TLS_EARLY_OUTPUT_SIZE_BYTES_MAX: Final = 64 * 1024
 
 # The largest single message; a protocol may set a lower limit of its own (nsqd's default is 1 MiB).
 MESSAGE_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -80,6 +90,12 @@ OUTBOX_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 # Connections of all listeners together; more wait in the kernel's backlog. Each costs a descriptor and about 2 KiB.
 CONNECTIONS_MAX: Final = 10_000
+
+# Outgoing connections that are being made at one time; each holds a descriptor. One more fails at once.
+DIALS_MAX: Final = 512
+# Threads that look up names: a name server that does not answer holds one for up to half a minute, and a second one
+# still serves the names in /etc/hosts. Whoever waits gives up at its own deadline.
+RESOLVER_THREADS_MAX: Final = 4
 
 # One slice of the log handed to one consumer in one go: keeps a turn short and consumers evenly served.
 SLICE_MESSAGES_MAX: Final = 2500

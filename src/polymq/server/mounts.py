@@ -24,6 +24,8 @@ from polymq.protocols.nsq.settings import NsqSettings
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
 from polymq.server.statistics import register_connections
+from polymq.server.tls import server_context, tcp_requires_tls
+from polymq.wire.tls import TlsLayer
 
 if TYPE_CHECKING:
     from polymq import config_sections
@@ -66,6 +68,11 @@ def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
         output_buffer_timeout_ms=settings.output_buffer_timeout_ns // _NS_PER_MS,
         output_buffer_timeout_ms_min=settings.min_output_buffer_timeout_ns // _NS_PER_MS,
         output_buffer_timeout_ms_max=settings.max_output_buffer_timeout_ns // _NS_PER_MS,
+        deflate_level_max=settings.max_deflate_level,
+        tls=bool(settings.tls_cert or settings.tls_key),
+        tls_required=tcp_requires_tls(settings),
+        deflate=settings.deflate,
+        snappy=settings.snappy,
     )
 
 
@@ -100,11 +107,13 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
     """Open what the NSQ section asks for."""
     section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
     tcp = http = None
+    tls = server_context(section)
+    make_tls = None if tls is None else partial(TlsLayer, tls)
     if section.tcp is not None:
         tcp = _listen("nsq.tcp", section.tcp, backlog)
 
         def nsq(peer: Peer) -> Gateway:
-            return NsqGateway(node.broker.session(ANONYMOUS), peer, settings, node.clock.monotonic_ns)
+            return NsqGateway(node.broker.session(ANONYMOUS), peer, settings, node.clock.monotonic_ns, make_tls)
 
         mounts.append(Mount("NSQ", tcp, nsq))
     if section.http is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
+from polymq.server.dialer import SocketDialer
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
 from polymq.server.statistics import register_process, register_store
@@ -95,12 +96,14 @@ class Node:
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
         register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
         register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
+        self.dialer = SocketDialer(self.pump, self.poller, self.clock)
 
     def close(self, *, clean: bool = True) -> None:
         """Keep everything and say that it is complete; connections that are left are closed as they are.
 
         Not `clean`: after a bug of ours, nothing more is written, as with `kill -9`; the next start looks at everything.
         """
+        self.dialer.close()
         if clean:
             self.pump.abandon()
             self.broker.stop()

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 def test_options_have_nsqds_defaults() -> None:
     assert nsqd_options(NsqSettings(), broadcast_address="127.0.0.1", http_port=4151) == {
+        "tls_cert": "",
+        "tls_key": "",
+        "tls_client_auth_policy": "",
+        "tls_root_ca_file": "",
+        "tls_required": 0,
+        "tls_min_version": 0x0301,
         "max_channel_consumers": 0,
         "statsd_address": "",
         "statsd_prefix": "nsq.127_0_0_1_4151.",

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from polymq.core.views import PeerView
 from polymq.errors import Refusal
-from polymq.gateways.contract import BaseGateway
+from polymq.gateways.contract import HANDSHAKE_TIMEOUT, BaseGateway
 from polymq.gateways.effects import Close, Flush, Send, SendAfter, SetTimer, TimerName
 from polymq.gateways.lifecycle import Liveness, Sign
+from polymq.gateways.nsq.negotiation import Negotiation
 from polymq.gateways.nsq.refusals import publish_refused, settle_refused, subscribe_refused
 from polymq.protocols.nsq import problems
 from polymq.protocols.nsq.decode import Decoder
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from polymq.protocols.nsq.events import Event
     from polymq.protocols.nsq.identify import Agreement
     from polymq.protocols.nsq.settings import NsqSettings
+    from polymq.wire.tls import TlsLayer
 
 __all__ = ["NsqGateway"]
 
@@ -74,13 +76,24 @@ _DELAY_MS_TAKEN_FOR_A_HABIT: Final = 250
 class NsqGateway(BaseGateway):
     """The server's side of one NSQ connection."""
 
-    def __init__(self, session: Session, peer: Peer, settings: NsqSettings, monotonic_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        peer: Peer,
+        settings: NsqSettings,
+        monotonic_ns: Callable[[], int],
+        make_tls: Callable[[], TlsLayer] | None = None,
+    ) -> None:
+        assert make_tls is not None or not settings.tls
         self.need = len(MAGIC)
         self._session = session
         self._peer = peer
         self._settings = settings
         self._monotonic_ns = monotonic_ns
         self._decoder = Decoder(settings)
+        self._decoder.tls_missing = settings.tls_required
+        self._negotiation = Negotiation(make_tls, monotonic_ns)
+        self._upgrading = False
         self._agreement: Agreement = first_agreement(settings)
         self._first_agreement = self._agreement
         self._identified = False
@@ -95,7 +108,7 @@ class NsqGateway(BaseGateway):
         self._ok_command = Command.PUB
         self._topic_name = ""
         self._topic_bytes = b""
-        self._describe(client_id=peer.host, host_name=peer.host)
+        self._describe()
 
     # -- input -----------------------------------------------------------------------------------------------------
 
@@ -113,6 +126,10 @@ class NsqGateway(BaseGateway):
                     return consumed
             if decoder.need:
                 break
+            if self._upgrading:  # what follows has to be read differently
+                self._upgrading = False
+                self.need = 1
+                return consumed
         if self._ok_count:
             self._answer(effects)
         self.need = decoder.need
@@ -189,19 +206,35 @@ class NsqGateway(BaseGateway):
         if isinstance(answer, bytes):
             self._fail(answer, effects)
             return
+        if self._negotiation.contradicts(answer):
+            self._fail(problems.upgrade_failed("the connection has been upgraded already"), effects)
+            return
         self._send(response_frame(answer.reply), effects)
         self._agreement = answer
         self._decoder.heartbeats = answer.heartbeat_interval_ms > 0
-        self._describe(client_id=answer.client_id, host_name=answer.hostname)
         if self._identified:
             # Only the first IDENTIFY sets what a delivery depends on; the read deadline follows every one. Observed on 1.3.0.
             self._liveness.expect(answer.heartbeat_interval_ms * _NS_PER_MS, effects)
-            return
-        self._identified = True
-        self._greeted = True
-        self._first_agreement = answer
-        self._start_heartbeats(effects)
-        self._start_gathering(effects)
+        else:
+            self._identified = True
+            self._greeted = True
+            self._first_agreement = answer
+            self._start_heartbeats(effects)
+            self._start_gathering(effects)
+        self._describe()
+        self._upgrading = self._negotiation.begin(answer, effects)
+
+    def upgraded(self, effects: list[Effect]) -> None:
+        """Say OK inside the new layer, and go on to the next."""
+        self._negotiation.upgraded(effects)
+        self._decoder.tls_missing = self._settings.tls_required and not self._negotiation.has_tls
+        self._describe()
+
+    def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
+        """Say so in plain text, as nsqd does, whether the client understands it or not."""
+        if reason == HANDSHAKE_TIMEOUT:
+            reason = f"read tcp {self._peer.listener}->{self._address()}: {reason}"
+        effects.append(Send(self._negotiation.failure(reason)))
 
     def _start_heartbeats(self, effects: list[Effect]) -> None:
         self._liveness.start(self._agreement.heartbeat_interval_ms * _NS_PER_MS, effects)
@@ -216,18 +249,24 @@ class NsqGateway(BaseGateway):
     def _auth(self, event: Auth, effects: list[Effect]) -> None:
         self._fail(problems.AUTH_DISABLED, effects)
 
-    def _describe(self, *, client_id: str, host_name: str) -> None:
-        agreement = self._agreement
+    def _address(self) -> str:
         host, port = self._peer.host, self._peer.port
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _describe(self) -> None:
+        """Tell what is known of the client; until it says something, its address stands for its names."""
+        agreement, negotiation = self._agreement, self._negotiation
         self._session.describe(
             PeerView(
                 protocol="nsq",
                 protocol_version="V2",
-                remote_address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                remote_address=self._address(),
                 connected_at_ns=self._session.peer.connected_at_ns,
-                client_id=client_id,
-                host_name=host_name,
+                client_id=agreement.client_id if self._identified else self._peer.host,
+                host_name=agreement.hostname if self._identified else self._peer.host,
                 user_agent=agreement.user_agent,
+                compression=negotiation.compression if negotiation.compression_is_on else "",
+                tls=negotiation.tls_view,
             )
         )
 
@@ -322,6 +361,10 @@ class NsqGateway(BaseGateway):
             effects.append(Flush())
             timeout_ns = self._agreement.output_buffer_timeout_ms * _NS_PER_MS
             effects.append(SetTimer(TimerName.FLUSH, self._monotonic_ns() + timeout_ns))
+            return
+        if name is TimerName.HANDSHAKE:
+            self._negotiation.moment_over(effects)
+            self._describe()
             return
         sign = self._liveness.timer(name, effects)
         if sign is Sign.BEAT:
