@@ -119,7 +119,7 @@ class NsqSettings:
 
     tcp: Address | None = listener(4150, "the TCP protocol (nsqd's port)", flag="--nsq")
     http: Address | None = listener(4151, "nsqd's HTTP interface", flag="--nsq-http")
-    https: Address | None = listener(None, "nsqd's HTTPS interface", flag="--nsq-https", planned=True)
+    https: Address | None = listener(None, "nsqd's HTTPS interface; needs tls_cert and tls_key", flag="--nsq-https")
     lookup_tcp: Address | None = listener(None, "nsqlookupd's TCP interface, for nsqd nodes", flag="--nsq-lookup", planned=True)
     lookup_http: Address | None = listener(None, "nsqlookupd's HTTP interface, for consumers", flag="--nsq-lookup-http", planned=True)
     max_msg_size_bytes: int = setting(1 << 20, SizeKind(1, limits.MESSAGE_SIZE_BYTES_MAX), "the largest message")

@@ -30,6 +30,8 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
 # Flags of nsqd that are not called like the option they set.
 NSQD_FLAGS = {"e2e_processing_latency_percentiles": "e2e-processing-latency-percentile"}
+# Options of nsqd that polymq calls otherwise.
+POLYMQ_NAMES = {"https_address": "https"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, 
     ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
     settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]
     for name, value in (options or {}).items():
-        settings += ["--set", f"nsq.{name}={value}"]
+        settings += ["--set", f"nsq.{POLYMQ_NAMES.get(name, name)}={value}"]
     return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *settings]
 
 
@@ -103,6 +105,9 @@ def answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(f"http://{address}/ping", timeout=2) as response:
             return bool(response.read() == b"OK")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code == 403  # it wants TLS
     except (urllib.error.URLError, OSError):
         return False
 

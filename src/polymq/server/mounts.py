@@ -16,7 +16,7 @@ from polymq.config_values import TcpAddress, format_address
 from polymq.core.access import ANONYMOUS
 from polymq.errors import ConfigError
 from polymq.gateways.http.gateway import HttpGateway
-from polymq.gateways.nsq.http import nsq_router
+from polymq.gateways.nsq.http import TlsRequired, nsq_router
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.protocols.http.router import Route, Router
@@ -24,15 +24,18 @@ from polymq.protocols.nsq.settings import NsqSettings
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
 from polymq.server.statistics import register_connections
-from polymq.server.tls import server_context, tcp_requires_tls
+from polymq.server.tls import http_requires_tls, server_context, tcp_requires_tls
 from polymq.wire.tls import TlsLayer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq import config_sections
     from polymq.config_values import Address
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
     from polymq.server.node import Node
     from polymq.server.tasks import Tasks
+    from polymq.wire.layers import Layer
 
 __all__ = ["Mount", "mount_all", "nsq_settings", "start_statsd"]
 
@@ -106,7 +109,7 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
 def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
     """Open what the NSQ section asks for."""
     section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
-    tcp = http = None
+    tcp = None
     tls = server_context(section)
     make_tls = None if tls is None else partial(TlsLayer, tls)
     if section.tcp is not None:
@@ -116,31 +119,57 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
             return NsqGateway(node.broker.session(ANONYMOUS), peer, settings, node.clock.monotonic_ns, make_tls)
 
         mounts.append(Mount("NSQ", tcp, nsq))
-    if section.http is not None:
-        http = _listen("nsq.http", section.http, backlog)
-        context = NsqHttp(
-            session=node.broker.session(ANONYMOUS),
-            clock=node.clock,
-            node=NsqNode(
-                broadcast_address=_broadcast_address(node),
-                host_name=socket.gethostname(),
-                tcp_port=_port(tcp),
-                http_port=_port(http),
-                started_at_ns=node.started_at_ns,
-                tcp_address=_option(section.tcp),
-                http_address=_option(section.http),
-                https_address=_option(section.https),
-                data_path=str(node.settings.server.data),
-                runtime=f"python{platform.python_version()}",
-            ),
-            make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
-            settings=settings,
-            options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=_port(http)),
-            change_log_level=_change_log_level,
-            log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
-        )
-        router = nsq_router(settings)
-        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(router, context, node.clock, peer)))
+    mount_nsq_http(node, backlog, mounts, tcp_port=_port(tcp), make_tls=make_tls)
+
+
+def mount_nsq_http(node: Node, backlog: int, mounts: list[Mount], *, tcp_port: int, make_tls: Callable[[], Layer] | None) -> None:
+    """Open nsqd's HTTP interface, plain and within TLS: the same endpoints behind both."""
+    section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
+    if section.https is not None and make_tls is None:
+        raise ConfigError(["nsq.https: HTTPS needs a certificate and its key: nsq.tls_cert and nsq.tls_key"])
+    listeners: dict[str, SocketListener | None] = {}
+    try:
+        for name, address in (("nsq.http", section.http), ("nsq.https", section.https)):
+            listeners[name] = None if address is None else _listen(name, address, backlog)
+    except ConfigError:
+        for opened in listeners.values():
+            if opened is not None:
+                opened.close()
+        raise
+    http, https = listeners["nsq.http"], listeners["nsq.https"]
+    context = _nsq_context(node, settings, tcp_port=tcp_port, http_port=_port(http))
+    router: Router[NsqHttp] = nsq_router(settings)
+    plain = TlsRequired(max(0, _port(https))) if http_requires_tls(section) else router
+    if http is not None:
+        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(plain, context, node.clock, peer)))
+    if https is not None:
+        mounts.append(Mount("NSQ's HTTPS", https, lambda peer: HttpGateway(router, context, node.clock, peer, make_tls)))
+
+
+def _nsq_context(node: Node, settings: NsqSettings, *, tcp_port: int, http_port: int) -> NsqHttp:
+    """Say what nsqd's endpoints know."""
+    section = node.settings.nsq
+    return NsqHttp(
+        session=node.broker.session(ANONYMOUS),
+        clock=node.clock,
+        node=NsqNode(
+            broadcast_address=_broadcast_address(node),
+            host_name=socket.gethostname(),
+            tcp_port=tcp_port,
+            http_port=http_port,
+            started_at_ns=node.started_at_ns,
+            tcp_address=_option(section.tcp),
+            http_address=_option(section.http),
+            https_address=_option(section.https),
+            data_path=str(node.settings.server.data),
+            runtime=f"python{platform.python_version()}",
+        ),
+        make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
+        settings=settings,
+        options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=http_port),
+        change_log_level=_change_log_level,
+        log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
+    )
 
 
 def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:

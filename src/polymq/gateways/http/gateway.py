@@ -77,7 +77,6 @@ class HttpGateway(BaseGateway, Generic[Context]):
         self.need = 1
         self.peer = peer
         self._make_tls = make_tls
-        self._heard = False
         self._router = router
         self._context = context
         self._clock = clock
@@ -93,7 +92,7 @@ class HttpGateway(BaseGateway, Generic[Context]):
         """Start watching for connections that do nothing."""
         self._active_ns = self._clock.monotonic_ns()
         if self._make_tls is not None:
-            effects += (Upgrade(self._make_tls()), SetTimer(TimerName.HANDSHAKE, self._active_ns + limits.HTTP_REQUEST_NS_MAX))
+            effects.append(Upgrade(self._make_tls()))
         self._watch(effects)
 
     def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
@@ -104,7 +103,6 @@ class HttpGateway(BaseGateway, Generic[Context]):
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Answer every whole request, until one takes longer."""
         decoder = self._decoder
-        self._heard = True
         at = 0
         while self._request is None and not decoder.ended:
             event, at = decoder.next(view, at)
@@ -125,9 +123,6 @@ class HttpGateway(BaseGateway, Generic[Context]):
             self._go_on(effects)
         elif name is TimerName.HEARTBEAT and self._consuming is not None:
             self._beat(self._consuming, effects)
-        elif name is TimerName.HANDSHAKE:
-            if not self._heard:
-                effects.append(Close("no request within TLS in time"))
         elif name is TimerName.READ_DEADLINE and not self._decoder.ended:
             self._check_silence(effects)
 
