@@ -23,7 +23,7 @@ from polymq.protocols.http.router import Route, Router
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
-from polymq.server.statistics import register_connections
+from polymq.server.statistics import register_answers, register_connections
 from polymq.server.tls import http_requires_tls, server_context, tcp_requires_tls
 from polymq.wire.tls import TlsLayer
 
@@ -50,11 +50,12 @@ _NSQ_LEVELS: Final = {"warning": "warn"}
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Something that listens. `what` is for people."""
+    """Something that listens. `what` is for people; `answers` of HTTP are counted by status."""
 
     what: str
     listener: SocketListener
     factory: GatewayFactory
+    answers: dict[int, int] | None = None
 
 
 def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
@@ -91,6 +92,7 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
         raise
     pump = node.pump
     listeners = {mount.listener.address: mount.what for mount in mounts}
+    register_answers(node.broker.statistics, {mount.what: mount.answers for mount in mounts if mount.answers is not None})
     register_connections(node.broker.statistics, lambda: pump.connections, lambda: pump.opened_count, listeners)
     return mounts
 
@@ -103,7 +105,8 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     router = Router([Route(method, path, function) for method, path, function in ENDPOINTS], refuse=refuse)
     door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
     listener = _listen("server.http", address, backlog)
-    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(router, door, node.clock, peer)))
+    answers: dict[int, int] = {}
+    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(router, door, node.clock, peer, answers=answers), answers))
 
 
 def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
@@ -141,9 +144,11 @@ def mount_nsq_http(node: Node, backlog: int, mounts: list[Mount], *, tcp_port: i
     router: Router[NsqHttp] = nsq_router(settings)
     plain = TlsRequired(max(0, _port(https))) if http_requires_tls(section) else router
     if http is not None:
-        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(plain, context, node.clock, peer)))
+        answers: dict[int, int] = {}
+        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(plain, context, node.clock, peer, None, answers), answers))
     if https is not None:
-        mounts.append(Mount("NSQ's HTTPS", https, lambda peer: HttpGateway(router, context, node.clock, peer, make_tls)))
+        within: dict[int, int] = {}
+        mounts.append(Mount("NSQ's HTTPS", https, lambda peer: HttpGateway(router, context, node.clock, peer, make_tls, within), within))
 
 
 def _nsq_context(node: Node, settings: NsqSettings, *, tcp_port: int, http_port: int) -> NsqHttp:
