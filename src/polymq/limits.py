@@ -10,6 +10,7 @@ __all__ = [
     "BATCH_SIZE_BYTES_TARGET",
     "CONNECTIONS_MAX",
     "DIALS_MAX",
+    "HTTP_ANSWER_SIZE_BYTES_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
@@ -17,6 +18,7 @@ __all__ = [
     "HTTP_POLL_INTERVAL_NS",
     "HTTP_RECORDS_SIZE_BYTES",
     "HTTP_RECORDS_SIZE_BYTES_MAX",
+    "HTTP_REDIRECTS_MAX",
     "HTTP_REQUEST_NS_MAX",
     "HTTP_WAIT_NS_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
@@ -29,6 +31,7 @@ __all__ = [
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
+    "QUESTIONS_MAX",
     "READ_BUFFER_SIZE_BYTES",
     "RESOLVER_THREADS_MAX",
     "SEGMENT_SIZE_BYTES_FIRST",
@@ -112,6 +115,15 @@ HTTP_WAIT_NS_MAX: Final = 30_000_000_000
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
 
+# An answer to a question of ours: an authentication server's is a few hundred bytes, for a thousand topics 100 KiB.
+HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
+# Go's client and curl draw the same line, browsers at 20.
+HTTP_REDIRECTS_MAX: Final = 10
+# Questions asked at a time; the rest wait in order, each with its deadline running. A server that hangs for 5 s lets
+# 50 a second through, which is what its clients get from it anyway.
+QUESTIONS_MAX: Final = 256
+
+assert QUESTIONS_MAX < DIALS_MAX
 assert OFFSET_BITS + PARTITION_BITS == 63
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES
 assert HTTP_RECORDS_SIZE_BYTES <= HTTP_RECORDS_SIZE_BYTES_MAX
