@@ -21,6 +21,7 @@ __all__ = [
     "HTTP_REDIRECTS_MAX",
     "HTTP_REQUEST_NS_MAX",
     "HTTP_WAIT_NS_MAX",
+    "LOGIN_PATTERNS_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
@@ -30,10 +31,13 @@ __all__ = [
     "OUTBOX_SIZE_BYTES_MAX",
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
+    "PATTERNS_KEPT_MAX",
+    "PATTERN_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
     "QUESTIONS_MAX",
     "READ_BUFFER_SIZE_BYTES",
     "RESOLVER_THREADS_MAX",
+    "SECRET_SIZE_BYTES_MAX",
     "SEGMENT_SIZE_BYTES_FIRST",
     "SEGMENT_SIZE_BYTES_MAX",
     "SLICE_MESSAGES_MAX",
@@ -119,6 +123,15 @@ HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
 HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
 # Go's client and curl draw the same line, browsers at 20.
 HTTP_REDIRECTS_MAX: Final = 10
+# A regular expression from outside. Names have at most 255 bytes, and alternatives can be entries of their own.
+PATTERN_SIZE_BYTES_MAX: Final = 1024
+# Compiled patterns that are kept, about 3 KiB each: those of all users of a company, or the worst of one attacker.
+PATTERNS_KEPT_MAX: Final = 4096
+# Patterns in one answer of an authentication server: each may take 1 ms of everybody's time to compile.
+LOGIN_PATTERNS_MAX: Final = 512
+# The secret of a login. It travels in the URL of a question, for which Go's server allows 1 MiB and others 8 KiB.
+SECRET_SIZE_BYTES_MAX: Final = 16 * 1024
+
 # Questions asked at a time; the rest wait in order, each with its deadline running. A server that hangs for 5 s lets
 # 50 a second through, which is what its clients get from it anyway.
 QUESTIONS_MAX: Final = 256

@@ -39,6 +39,7 @@ REFUSALS: Final[Mapping[RefusalCode, int]] = {
     RefusalCode.STORE_FULL: 503,
     RefusalCode.STORE_FAILED: 503,
     RefusalCode.UNAUTHENTICATED: 401,
+    RefusalCode.LOGIN_EXPIRED: 401,
     RefusalCode.FORBIDDEN: 403,
     RefusalCode.SHUTTING_DOWN: 503,
 }

@@ -38,6 +38,7 @@ REFUSALS: Final[Mapping[RefusalCode, tuple[int, str]]] = {
     RefusalCode.STORE_FULL: (503, "EXITING"),
     RefusalCode.STORE_FAILED: (503, "EXITING"),
     RefusalCode.UNAUTHENTICATED: (401, "UNAUTHENTICATED"),
+    RefusalCode.LOGIN_EXPIRED: (401, "UNAUTHENTICATED"),
     RefusalCode.FORBIDDEN: (403, "FORBIDDEN"),
     RefusalCode.SHUTTING_DOWN: (503, "EXITING"),
 }

@@ -1,8 +1,6 @@
 """IDENTIFY: a client's wishes as JSON, what of them is legal, and the answer.
 
-The JSON is read as Go's decoder reads it into a struct: keys in any case, null leaves a field as it was, the last of
-several wins, and a value of the wrong type fails the whole, wherever it stands. Python's own parser finds the
-structure; what differs is decided here. Observed on nsqd 1.3.0.
+The JSON is read as Go's decoder reads it into a struct (`go_json.py`). Observed on nsqd 1.3.0.
 """
 
 from __future__ import annotations
@@ -11,20 +9,17 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from polymq.protocols.nsq import problems
+from polymq.protocols.nsq import go_json, problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, NoReturn
+    from typing import Any
 
     from polymq.protocols.nsq.settings import NsqSettings
 
 __all__ = ["Agreement", "Wishes", "first_agreement", "negotiate", "parse_wishes"]
 
-_INT64_MAX: Final = (1 << 63) - 1
 _INT32_MAX: Final = (1 << 31) - 1
-# No integer of 64 bits has more characters; Python refuses to convert very long ones.
-_INTEGER_SIZE_MAX: Final = 20
 _HEARTBEAT_INTERVAL_MS_MIN: Final = 1000
 _MESSAGE_TIMEOUT_MS_MIN: Final = 1000
 _OUTPUT_BUFFER_SIZE_BYTES_MIN: Final = 64
@@ -75,18 +70,6 @@ class Agreement:
     deflate_level: int = _DEFLATE_LEVEL
 
 
-class _Number:
-    """Stands for a number that is no integer of 64 bits: right where it is ignored, wrong where it is wanted."""
-
-
-class _Object:
-    """Stands for a JSON object, with its keys as often as they occur."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        self.pairs = pairs
-
-
-_NUMBER: Final = _Number()
 _TYPES: Final[Mapping[str, type]] = {
     "client_id": str,
     "hostname": str,
@@ -105,61 +88,24 @@ _TYPES: Final[Mapping[str, type]] = {
 assert set(_TYPES) == set(Wishes.__dataclass_fields__)
 
 
-def _integer(text: str) -> int | _Number:
-    value = int(text) if len(text) <= _INTEGER_SIZE_MAX else _INT64_MAX + 1
-    return value if -_INT64_MAX - 1 <= value <= _INT64_MAX else _NUMBER
-
-
-def _fraction(_text: str) -> _Number:
-    return _NUMBER
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_Object, parse_int=_integer, parse_float=_fraction, parse_constant=_no_constant)
-
-
-def _fold(key: str) -> str:
-    """Bring a key to the case in which Go compares: letter by letter, so that nothing changes its length."""
-    return "".join(folded if len(folded := letter.casefold()) == 1 else letter for letter in key)
-
-
 def parse_wishes(body: bytes) -> Wishes | None:
     """Read the body of IDENTIFY; None if Go would not.
 
     Source: Go, encoding/json; NSQ 1.3.0, nsqd/client_v2.go, identifyDataV2.
     """
     try:
-        # Go replaces what is not UTF-8, and does not take a byte order mark for white space.
-        document = _DECODER.decode(body.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
+        document = go_json.parse(body)
+    except ValueError:
         return None
-    if document is None:
-        return Wishes()
-    if not isinstance(document, _Object):
+    found = go_json.struct(document, _TYPES)
+    if found is None or not all(_fits(name, value) for name, value in found.items()):
         return None
-    found: dict[str, Any] = {}
-    for key, value in document.pairs:
-        name = _fold(key)
-        wanted = _TYPES.get(name)
-        if wanted is None or value is None:
-            continue
-        if type(value) is not wanted or not _fits(name, value):
-            return None
-        found[name] = value
-    return Wishes(**{name: _printable(value) for name, value in found.items()})
+    return Wishes(**{name: go_json.printable(value) for name, value in found.items()})
 
 
 def _fits(name: str, value: Any) -> bool:
     """Say whether a number fits the width that nsqd gives it; all others were found to fit 64 bits."""
     return name != "sample_rate" or -_INT32_MAX - 1 <= value <= _INT32_MAX
-
-
-def _printable(value: Any) -> Any:
-    """Replace halves of surrogate pairs, which JSON can spell and UTF-8 cannot."""
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
 
 
 def first_agreement(settings: NsqSettings) -> Agreement:
