@@ -9,6 +9,7 @@ __all__ = [
     "BATCH_SIZE_BYTES_MAX",
     "BATCH_SIZE_BYTES_TARGET",
     "CONNECTIONS_MAX",
+    "DIALS_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
@@ -34,6 +35,7 @@ __all__ = [
     "PARTITION_NUMBER_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
     "READ_BUFFER_SIZE_BYTES",
+    "RESOLVER_THREADS_MAX",
     "SEGMENT_SIZE_BYTES_FIRST",
     "SEGMENT_SIZE_BYTES_MAX",
     "SLICE_MESSAGES_MAX",
@@ -81,6 +83,12 @@ OUTBOX_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 # Connections of all listeners together; more wait in the kernel's backlog. Each costs a descriptor and about 2 KiB.
 CONNECTIONS_MAX: Final = 10_000
+
+# Outgoing connections that are being made at one time; each holds a descriptor. One more fails at once.
+DIALS_MAX: Final = 512
+# Threads that look up names: a name server that does not answer holds one for up to half a minute, and a second one
+# still serves the names in /etc/hosts. Whoever waits gives up at its own deadline.
+RESOLVER_THREADS_MAX: Final = 4
 
 # One slice of the log handed to one consumer in one go: keeps a turn short and consumers evenly served.
 SLICE_MESSAGES_MAX: Final = 2500

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
+from polymq.server.dialer import SocketDialer
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
 from polymq.store.files import RealFiles
@@ -90,12 +91,14 @@ class Node:
         for problem in self.store.health():
             log.warning("%s", problem)
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
+        self.dialer = SocketDialer(self.pump, self.poller, self.clock)
 
     def close(self, *, clean: bool = True) -> None:
         """Keep everything and say that it is complete; connections that are left are closed as they are.
 
         Not `clean`: after a bug of ours, nothing more is written, as with `kill -9`; the next start looks at everything.
         """
+        self.dialer.close()
         if clean:
             self.pump.abandon()
             self.broker.stop()

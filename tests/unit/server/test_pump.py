@@ -534,3 +534,26 @@ def test_connections_are_taken_again_once_the_journal_takes_entries() -> None:
     gateway.on_line = echo
     world.send(connection, b"one\n")
     assert stream.outgoing == b"one\n"
+
+
+def test_what_has_no_connection_is_called_in_time() -> None:
+    world = World()
+    rung: list[int] = []
+    world.pump.call_at(world.clock.now_ns + 10, lambda: rung.append(world.clock.now_ns))
+    cancelled = world.pump.call_at(world.clock.now_ns + 10, lambda: rung.append(0))
+    cancelled.cancel()
+    assert world.pump.due_ns() == world.clock.now_ns + 10
+    world.pass_time(9)
+    assert rung == []
+    world.pass_time(1)
+    world.pass_time(100)
+    assert len(rung) == 1
+
+
+def test_who_comes_while_it_stops_is_asked_to_end_at_once() -> None:
+    world = World()
+    world.pump.stop()
+    stream, gateway, _ = world.connect()
+    world.turn()
+    assert gateway.calls == ["opened", "stopping", "ended"]
+    assert stream.output_ended
