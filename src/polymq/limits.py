@@ -19,6 +19,9 @@ __all__ = [
     "HTTP_RECORDS_SIZE_BYTES_MAX",
     "HTTP_REQUEST_NS_MAX",
     "HTTP_WAIT_NS_MAX",
+    "LOOKUP_ADDRESSES_MAX",
+    "LOOKUP_CHANNELS_MAX",
+    "LOOKUP_COMMANDS_UNANSWERED_MAX",
     "LOOKUP_IDENTIFY_SIZE_BYTES_MAX",
     "LOOKUP_LINE_SIZE_BYTES_MAX",
     "LOOKUP_REGISTRATIONS_MAX",
@@ -129,6 +132,12 @@ LOOKUP_REGISTRATIONS_MAX: Final = 1_000_000
 LOOKUP_SILENCE_NS_MAX: Final = 3600 * 1_000_000_000
 # What a directory answers: OK, a short error, or 100 bytes about itself.
 LOOKUP_REPLY_SIZE_BYTES_MAX: Final = 64 * 1024
+# Commands to a directory that it has not answered: their answers, 6 bytes each, fit any socket's buffer.
+LOOKUP_COMMANDS_UNANSWERED_MAX: Final = 1000
+# Directories that a node announces itself to. Two or three are usual; each costs a connection.
+LOOKUP_ADDRESSES_MAX: Final = 64
+# Channels of a new topic that are made because directories know them: more would be a directory that lies.
+LOOKUP_CHANNELS_MAX: Final = 1000
 
 assert OFFSET_BITS + PARTITION_BITS == 63
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES

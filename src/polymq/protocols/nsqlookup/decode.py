@@ -80,7 +80,7 @@ class Decoder:
         if len(view) - at < len(MAGIC):
             return None, 0
         self._greeted = True
-        wrong = view[at : at + len(MAGIC)] != MAGIC
+        wrong = bytes(view[at : at + len(MAGIC)]) != MAGIC
         return Violation(problems.BAD_PROTOCOL) if wrong else None, len(MAGIC)
 
     def _line(self, view: memoryview, at: int) -> tuple[Event | None, int]:
