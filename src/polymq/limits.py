@@ -10,6 +10,7 @@ __all__ = [
     "BATCH_SIZE_BYTES_TARGET",
     "CONNECTIONS_MAX",
     "DIALS_MAX",
+    "HTTP_ANSWER_SIZE_BYTES_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
@@ -17,6 +18,7 @@ __all__ = [
     "HTTP_POLL_INTERVAL_NS",
     "HTTP_RECORDS_SIZE_BYTES",
     "HTTP_RECORDS_SIZE_BYTES_MAX",
+    "HTTP_REDIRECTS_MAX",
     "HTTP_REQUEST_NS_MAX",
     "HTTP_WAIT_NS_MAX",
     "LOOKUP_ADDRESSES_MAX",
@@ -37,6 +39,7 @@ __all__ = [
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
+    "QUESTIONS_MAX",
     "READ_BUFFER_SIZE_BYTES",
     "RESOLVER_THREADS_MAX",
     "SEGMENT_SIZE_BYTES_FIRST",
@@ -139,6 +142,15 @@ LOOKUP_ADDRESSES_MAX: Final = 64
 # Channels of a new topic that are made because directories know them: more would be a directory that lies.
 LOOKUP_CHANNELS_MAX: Final = 1000
 
+# An answer to a question of ours: an authentication server's is a few hundred bytes, for a thousand topics 100 KiB.
+HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
+# Go's client and curl draw the same line, browsers at 20.
+HTTP_REDIRECTS_MAX: Final = 10
+# Questions asked at a time; the rest wait in order, each with its deadline running. A server that hangs for 5 s lets
+# 50 a second through, which is what its clients get from it anyway.
+QUESTIONS_MAX: Final = 256
+
+assert QUESTIONS_MAX < DIALS_MAX
 assert OFFSET_BITS + PARTITION_BITS == 63
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES
 assert HTTP_RECORDS_SIZE_BYTES <= HTTP_RECORDS_SIZE_BYTES_MAX

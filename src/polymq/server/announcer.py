@@ -37,14 +37,14 @@ class _Directory:
 
 
 class Announcer:
-    """Every directory by its address, as it was given."""
+    """Every directory by its address, as it was given. `identity` is what they are told of this node."""
 
     def __init__(self, dialer: Dialer, alarms: Alarms, clock: Clock, catalogue: Catalogue, identity: Identity) -> None:
         self._dialer = dialer
         self._alarms = alarms
         self._clock = clock
+        self.identity = identity
         self._catalogue = catalogue
-        self._identity = identity
         self._directories: dict[str, _Directory] = {}
 
     def announce_to(self, addresses: Iterable[str]) -> None:
@@ -80,7 +80,7 @@ class Announcer:
 
     def _connected(self, name: str, _peer: Peer) -> Gateway:
         directory = self._directories[name]
-        directory.gateway = AnnouncingGateway(self._catalogue, self._identity, directory.redial, self._clock.monotonic_ns)
+        directory.gateway = AnnouncingGateway(self._catalogue, self.identity, directory.redial, self._clock.monotonic_ns)
         return directory.gateway
 
     def _forget(self, directory: _Directory) -> None:

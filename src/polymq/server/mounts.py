@@ -16,6 +16,7 @@ from polymq.errors import ConfigError
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.http import nsq_router
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
+from polymq.gateways.nsq.prepare import ChannelPreparer
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.http import LookupHttp, lookup_router
 from polymq.gateways.nsqlookup.own import OwnNode
@@ -29,6 +30,8 @@ from polymq.server.announcer import Announcer
 from polymq.server.network import SocketListener
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq import config_sections
     from polymq.config_values import Address
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Mount", "mount_all", "nsq_settings"]
 
 _NS_PER_MS: Final = 1_000_000
+_AT_ONCE: Final = 0  # a due time that is always past
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
 _NSQ_LEVELS: Final = {"warning": "warn"}
@@ -74,8 +78,10 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
     """Open everything that the settings ask for. Raises ConfigError, and leaves nothing open then."""
     mounts: list[Mount] = []
     try:
-        identity = mount_nsq(node, backlog, mounts)
-        mount_lookup(node, backlog, mounts, identity)
+        announcer = mount_nsq(node, backlog, mounts)
+        registry = mount_lookup(node, backlog, mounts, announcer.identity if announcer else None)
+        if announcer is not None:
+            _prepare_channels(node, announcer, registry)
         mount_door(node, backlog, mounts)
     except ConfigError:
         for mount in mounts:
@@ -95,8 +101,8 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     mounts.append(Mount("HTTP", listener, lambda _peer: HttpGateway(router, door, node.clock)))
 
 
-def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Identity | None:
-    """Open what the NSQ section asks for. Gives what directories are told of this node, if clients can connect to it."""
+def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Announcer | None:
+    """Open what the NSQ section asks for. Gives who tells directories of this node, if NSQ's clients can connect to it."""
     section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
     tcp = http = None
     if section.tcp is not None:
@@ -116,8 +122,8 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Identity | None:
         tcp_port=_port(tcp),
         version=settings.version,
     )
-    announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity)
-    if tcp is not None:
+    announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity) if tcp is not None else None
+    if announcer is not None:
         announcer.announce_to(section.lookupd_tcp_addresses)
     if http is not None:
         context = NsqHttp(
@@ -126,13 +132,13 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Identity | None:
             node=_nsq_node(node, identity),
             settings=settings,
             change_log_level=_change_log_level,
-            announce_to=announcer.announce_to,
+            announce_to=announcer.announce_to if announcer is not None else lambda _addresses: None,
             log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
             lookupd_addresses=list(section.lookupd_tcp_addresses),
         )
         router = nsq_router(settings)
         mounts.append(Mount("NSQ's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
-    return identity if tcp is not None else None
+    return announcer
 
 
 def _nsq_node(node: Node, identity: Identity) -> NsqNode:
@@ -151,13 +157,13 @@ def _nsq_node(node: Node, identity: Identity) -> NsqNode:
     )
 
 
-def mount_lookup(node: Node, backlog: int, mounts: list[Mount], own: Identity | None) -> None:
-    """Open the lookup role. `own` is this node as it would announce itself; None: it has nothing for NSQ's clients."""
+def mount_lookup(node: Node, backlog: int, mounts: list[Mount], own: Identity | None) -> Registry | None:
+    """Open the lookup role, and give what it knows. `own` is this node as it would announce itself; None: it has nothing for NSQ's clients."""
     section = node.settings.nsq
     listeners = _lookup_listeners(node, backlog)
     tcp, http = listeners.get("nsq.lookup_tcp"), listeners.get("nsq.lookup_http")
     if tcp is None and http is None:
-        return
+        return None
     settings = LookupSettings(
         inactive_producer_timeout_ns=section.lookup_inactive_producer_timeout_ns,
         tombstone_lifetime_ns=section.lookup_tombstone_lifetime_ns,
@@ -174,6 +180,19 @@ def mount_lookup(node: Node, backlog: int, mounts: list[Mount], own: Identity | 
     if http is not None:
         router, context = lookup_router(), LookupHttp(registry, node.clock)
         mounts.append(Mount("NSQ lookup's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
+    return registry
+
+
+def _prepare_channels(node: Node, announcer: Announcer, registry: Registry | None) -> None:
+    """Have new topics get the channels that directories know."""
+
+    def soon(function: Callable[[], None]) -> None:
+        node.pump.call_at(_AT_ONCE, function)
+
+    def own(topic: str) -> list[str]:
+        return registry.channels(topic) if registry is not None else []
+
+    node.broker.follow(ChannelPreparer(node.broker.session(ANONYMOUS), announcer.known, node.outside.ask, soon, own))
 
 
 def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
 from polymq.server.dialer import SocketDialer
+from polymq.server.outside import HttpOutside
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
 from polymq.store.files import RealFiles
@@ -92,6 +93,7 @@ class Node:
             log.warning("%s", problem)
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
+        self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock)
 
     def close(self, *, clean: bool = True) -> None:
         """Keep everything and say that it is complete; connections that are left are closed as they are.

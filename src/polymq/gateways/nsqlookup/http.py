@@ -195,20 +195,21 @@ def _nodes(registry: Registry) -> Iterator[bytes]:
 
 
 def _registrations(context: LookupHttp) -> Iterator[bytes]:
+    now_ns, wall_ns = context.clock.monotonic_ns(), context.clock.wall_ns()
     for key, producers in context.registry.registrations():
-        yield http_format.json(key) + b":" + http_format.json([_registration(producer, context.clock) for producer in producers])
+        shown = [_registration(producer, wall_ns, wall_ns - now_ns) for producer in producers]
+        yield http_format.json(key) + b":" + http_format.json(shown)
 
 
-def _registration(producer: Producer, clock: Clock) -> dict[str, object]:
+def _registration(producer: Producer, wall_ns: int, to_wall_ns: int) -> dict[str, object]:
     """Times are shown on the wall clock and kept on the other one."""
     node, hidden_ns = producer.node, producer.tombstoned_ns
-    to_wall_ns = clock.wall_ns() - clock.monotonic_ns()
     return {
         "broadcast_address": node.identity.broadcast_address,
         "hostname": node.identity.hostname,
         "http_port": node.identity.http_port,
         "id": node.remote_address,
-        "last_update": clock.wall_ns() if node.heard_ns is None else node.heard_ns + to_wall_ns,
+        "last_update": wall_ns if node.heard_ns is None else node.heard_ns + to_wall_ns,
         "tcp_port": node.identity.tcp_port,
         "tombstoned": hidden_ns is not None,
         "tombstoned_at": _NEVER_NS if hidden_ns is None else hidden_ns + to_wall_ns,
