@@ -67,13 +67,12 @@ class Announcer:
 
     def _add(self, address: str) -> None:
         try:
-            parsed = parse_address(address)
+            parsed = _parsed(address)
         except ValueError as error:
             log.error("nsqlookupd %r cannot be told of this node: %s", address, error)
             return
-        if parsed is not None:
-            self._directories[address] = directory = _Directory(self._redial(address, parsed))
-            directory.redial.start()
+        self._directories[address] = directory = _Directory(self._redial(address, parsed))
+        directory.redial.start()
 
     def _redial(self, name: str, address: Address) -> Redial:
         return Redial(self._dialer, self._alarms, self._clock, address, partial(self._connected, name), settings=_REDIAL)
@@ -87,3 +86,10 @@ class Announcer:
         directory.redial.stop()
         if directory.gateway is not None:
             directory.gateway.leave()
+
+
+def _parsed(address: str) -> Address:
+    parsed = parse_address(address)
+    if parsed is None:
+        raise ValueError("expected HOST:PORT or unix:PATH")
+    return parsed
