@@ -27,6 +27,7 @@ from polymq.config_values import (
     SizeKind,
     TcpAddress,
     TextKind,
+    TextsKind,
 )
 
 if TYPE_CHECKING:
@@ -117,8 +118,21 @@ class NsqSettings:
     tcp: Address | None = listener(4150, "the TCP protocol (nsqd's port)", flag="--nsq")
     http: Address | None = listener(4151, "nsqd's HTTP interface", flag="--nsq-http")
     https: Address | None = listener(None, "nsqd's HTTPS interface", flag="--nsq-https", planned=True)
-    lookup_tcp: Address | None = listener(None, "nsqlookupd's TCP interface, for nsqd nodes", flag="--nsq-lookup", planned=True)
-    lookup_http: Address | None = listener(None, "nsqlookupd's HTTP interface, for consumers", flag="--nsq-lookup-http", planned=True)
+    lookup_tcp: Address | None = listener(
+        4160,
+        "nsqlookupd's TCP interface, for nodes; where this default is taken, by another directory, there is no lookup role",
+        flag="--nsq-lookup",
+    )
+    lookup_http: Address | None = listener(4161, "nsqlookupd's HTTP interface, for consumers; the same", flag="--nsq-lookup-http")
+    lookup_inactive_producer_timeout_ns: int = setting(
+        300 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role no longer shows a node that has been silent for so long"
+    )
+    lookup_tombstone_lifetime_ns: int = setting(
+        45 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role hides a node for so long from a topic that it was tombstoned for"
+    )
+    lookupd_tcp_addresses: tuple[str, ...] = setting(
+        (), TextsKind(), "the nsqlookupds that are told what this node has, HOST:PORT each (their TCP ports)"
+    )
     max_msg_size_bytes: int = setting(1 << 20, SizeKind(1, limits.MESSAGE_SIZE_BYTES_MAX), "the largest message")
     max_body_size_bytes: int = setting(
         5 << 20, SizeKind(1, limits.PENDING_INPUT_SIZE_BYTES_MAX // 2), "the largest body of one command (MPUB, IDENTIFY)"

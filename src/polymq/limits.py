@@ -22,6 +22,14 @@ __all__ = [
     "HTTP_REQUEST_NS_MAX",
     "HTTP_WAIT_NS_MAX",
     "LOGIN_PATTERNS_MAX",
+    "LOOKUP_ADDRESSES_MAX",
+    "LOOKUP_CHANNELS_MAX",
+    "LOOKUP_COMMANDS_UNANSWERED_MAX",
+    "LOOKUP_IDENTIFY_SIZE_BYTES_MAX",
+    "LOOKUP_LINE_SIZE_BYTES_MAX",
+    "LOOKUP_REGISTRATIONS_MAX",
+    "LOOKUP_REPLY_SIZE_BYTES_MAX",
+    "LOOKUP_SILENCE_NS_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
@@ -118,6 +126,25 @@ HTTP_WAIT_NS_MAX: Final = 30_000_000_000
 # What one request for records may ask for; a reader that wants more asks again.
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
+
+# A node's command line to the directory that serves nsqlookupd's protocol: at most 143 bytes are legal, and what is
+# not is given back in the error, as nsqlookupd does for lines of any length. Who it is: usually 150 bytes, kept as
+# long as the connection lasts.
+LOOKUP_LINE_SIZE_BYTES_MAX: Final = 64 * 1024
+LOOKUP_IDENTIFY_SIZE_BYTES_MAX: Final = 16 * 1024
+# Names, and nodes that have them, in that directory: a thousand nodes with a thousand topics. Each costs about 300 bytes.
+LOOKUP_REGISTRATIONS_MAX: Final = 1_000_000
+# A node says PING every 15 s and is hidden after 5 min. Whoever is silent for so long is taken for a machine that
+# went away without a word, so that it does not hold a connection for ever; nsqlookupd relies on TCP for that.
+LOOKUP_SILENCE_NS_MAX: Final = 3600 * 1_000_000_000
+# What a directory answers: OK, a short error, or 100 bytes about itself.
+LOOKUP_REPLY_SIZE_BYTES_MAX: Final = 64 * 1024
+# Commands to a directory that it has not answered: their answers, 6 bytes each, fit any socket's buffer.
+LOOKUP_COMMANDS_UNANSWERED_MAX: Final = 1000
+# Directories that a node announces itself to. Two or three are usual; each costs a connection.
+LOOKUP_ADDRESSES_MAX: Final = 64
+# Channels of a new topic that are made because directories know them: more would be a directory that lies.
+LOOKUP_CHANNELS_MAX: Final = 1000
 
 # An answer to a question of ours: an authentication server's is a few hundred bytes, for a thousand topics 100 KiB.
 HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024

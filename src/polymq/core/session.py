@@ -134,6 +134,11 @@ class Session:
         self._authorize(Action.MANAGE, topic)
         self.broker.catalogue.pause_topic(self._topic(topic), paused=paused)
 
+    def withhold_topic(self, topic: str, *, withheld: bool) -> None:
+        """Keep a new topic's messages until all groups are there that are to have them, or give them out now."""
+        self._authorize(Action.MANAGE, topic)
+        self.broker.catalogue.withhold_topic(self._topic(topic), withheld=withheld)
+
     def _ensure(self, name: str, *, partitions: int | None = None, sync: bool | None = None, ephemeral: bool = False) -> Topic:
         found = self._topics.get((self.principal.namespace, name))
         if found is not None:

@@ -16,12 +16,22 @@ from polymq.errors import ConfigError
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.http import nsq_router
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
+from polymq.gateways.nsq.prepare import ChannelPreparer
 from polymq.gateways.nsq.tcp import NsqGateway
+from polymq.gateways.nsqlookup.http import LookupHttp, lookup_router
+from polymq.gateways.nsqlookup.own import OwnNode
+from polymq.gateways.nsqlookup.registry import Registry
+from polymq.gateways.nsqlookup.tcp import LookupGateway
 from polymq.protocols.http.router import Route, Router
 from polymq.protocols.nsq.settings import NsqSettings
+from polymq.protocols.nsqlookup.identify import Identity
+from polymq.protocols.nsqlookup.settings import LookupSettings
+from polymq.server.announcer import Announcer
 from polymq.server.network import SocketListener
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq import config_sections
     from polymq.config_values import Address
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
@@ -30,9 +40,12 @@ if TYPE_CHECKING:
 __all__ = ["Mount", "mount_all", "nsq_settings"]
 
 _NS_PER_MS: Final = 1_000_000
+_AT_ONCE: Final = 0  # a due time that is always past
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
 _NSQ_LEVELS: Final = {"warning": "warn"}
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +78,10 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
     """Open everything that the settings ask for. Raises ConfigError, and leaves nothing open then."""
     mounts: list[Mount] = []
     try:
-        mount_nsq(node, backlog, mounts)
+        announcer = mount_nsq(node, backlog, mounts)
+        registry = mount_lookup(node, backlog, mounts, announcer.identity if announcer else None)
+        if announcer is not None:
+            _prepare_channels(node, announcer, registry)
         mount_door(node, backlog, mounts)
     except ConfigError:
         for mount in mounts:
@@ -85,8 +101,8 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     mounts.append(Mount("HTTP", listener, lambda _peer: HttpGateway(router, door, node.clock)))
 
 
-def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
-    """Open what the NSQ section asks for."""
+def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Announcer | None:
+    """Open what the NSQ section asks for. Gives who tells directories of this node, if NSQ's clients can connect to it."""
     section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
     tcp = http = None
     if section.tcp is not None:
@@ -96,30 +112,110 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
             return NsqGateway(node.broker.session(ANONYMOUS), peer, settings, node.clock.monotonic_ns)
 
         mounts.append(Mount("NSQ", tcp, nsq))
+    host_name = socket.gethostname()
     if section.http is not None:
         http = _listen("nsq.http", section.http, backlog)
-        host_name = socket.gethostname()
+    identity = Identity(
+        broadcast_address=node.settings.server.advertise or host_name,
+        hostname=host_name,
+        http_port=_port(http),
+        tcp_port=_port(tcp),
+        version=settings.version,
+    )
+    announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity) if tcp is not None else None
+    if announcer is not None:
+        announcer.announce_to(section.lookupd_tcp_addresses)
+    if http is not None:
         context = NsqHttp(
             session=node.broker.session(ANONYMOUS),
             clock=node.clock,
-            node=NsqNode(
-                broadcast_address=node.settings.server.advertise or host_name,
-                host_name=host_name,
-                tcp_port=_port(tcp),
-                http_port=_port(http),
-                started_at_ns=node.started_at_ns,
-                tcp_address=_option(section.tcp),
-                http_address=_option(section.http),
-                https_address=_option(section.https),
-                data_path=str(node.settings.server.data),
-                runtime=f"python{platform.python_version()}",
-            ),
+            node=_nsq_node(node, identity),
             settings=settings,
             change_log_level=_change_log_level,
+            announce_to=announcer.announce_to if announcer is not None else lambda _addresses: None,
             log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
+            lookupd_addresses=list(section.lookupd_tcp_addresses),
         )
         router = nsq_router(settings)
         mounts.append(Mount("NSQ's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
+    return announcer
+
+
+def _nsq_node(node: Node, identity: Identity) -> NsqNode:
+    section = node.settings.nsq
+    return NsqNode(
+        broadcast_address=identity.broadcast_address,
+        host_name=identity.hostname,
+        tcp_port=identity.tcp_port,
+        http_port=identity.http_port,
+        started_at_ns=node.started_at_ns,
+        tcp_address=_option(section.tcp),
+        http_address=_option(section.http),
+        https_address=_option(section.https),
+        data_path=str(node.settings.server.data),
+        runtime=f"python{platform.python_version()}",
+    )
+
+
+def mount_lookup(node: Node, backlog: int, mounts: list[Mount], own: Identity | None) -> Registry | None:
+    """Open the lookup role, and give what it knows. `own` is this node as it would announce itself; None: it has nothing for NSQ's clients."""
+    section = node.settings.nsq
+    listeners = _lookup_listeners(node, backlog)
+    tcp, http = listeners.get("nsq.lookup_tcp"), listeners.get("nsq.lookup_http")
+    if tcp is None and http is None:
+        return None
+    settings = LookupSettings(
+        inactive_producer_timeout_ns=section.lookup_inactive_producer_timeout_ns,
+        tombstone_lifetime_ns=section.lookup_tombstone_lifetime_ns,
+    )
+    registry = Registry(node.clock.monotonic_ns, settings)
+    host_name = socket.gethostname()
+    identity = Identity(node.settings.server.advertise or host_name, host_name, http_port=_port(http), tcp_port=_port(tcp))
+    if own is not None:
+        node_here = OwnNode(registry, own, f"{own.broadcast_address}:{own.tcp_port}")
+        node.broker.tell(node_here)
+        node.broker.follow(node_here)
+    if tcp is not None:
+        mounts.append(Mount("NSQ lookup", tcp, lambda peer: LookupGateway(registry, identity, peer, node.clock.monotonic_ns)))
+    if http is not None:
+        router, context = lookup_router(), LookupHttp(registry, node.clock)
+        mounts.append(Mount("NSQ lookup's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
+    return registry
+
+
+def _prepare_channels(node: Node, announcer: Announcer, registry: Registry | None) -> None:
+    """Have new topics get the channels that directories know."""
+
+    def soon(function: Callable[[], None]) -> None:
+        node.pump.call_at(_AT_ONCE, function)
+
+    def own(topic: str) -> list[str]:
+        return registry.channels(topic) if registry is not None else []
+
+    node.broker.follow(ChannelPreparer(node.broker.session(ANONYMOUS), announcer.known, node.outside.ask, soon, own))
+
+
+def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:
+    """Open the lookup role's ports: all of them or none.
+
+    A machine needs one directory, and it may have one already, another polymq's or nsqlookupd. So a port that nobody
+    asked for is no reason not to start.
+    """
+    section = node.settings.nsq
+    addresses = {"nsq.lookup_tcp": section.lookup_tcp, "nsq.lookup_http": section.lookup_http}
+    listeners: dict[str, SocketListener] = {}
+    try:
+        for name, address in addresses.items():
+            if address is not None:
+                listeners[name] = _listen(name, address, backlog)
+    except ConfigError as error:
+        for listener in listeners.values():
+            listener.close()
+        if any(name in node.settings.origins and address is not None for name, address in addresses.items()):
+            raise
+        log.warning("%s; going on without the lookup role (off says so, another address insists)", error)
+        return {}
+    return listeners
 
 
 def _option(address: Address | None) -> str:

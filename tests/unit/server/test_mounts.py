@@ -12,11 +12,12 @@ from polymq.errors import ConfigError
 from polymq.gateways.contract import Peer
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.tcp import NsqGateway
+from polymq.gateways.nsqlookup.tcp import LookupGateway
 from polymq.server.mounts import Mount, _change_log_level, mount_all, nsq_settings
 from polymq.server.node import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from polymq.config_values import Address
@@ -24,13 +25,23 @@ if TYPE_CHECKING:
 ANY_PORT = TcpAddress("127.0.0.1", 0)
 
 
+def nsq(**settings: Any) -> NsqSettings:
+    """Settings without the lookup role, unless they say otherwise."""
+    return NsqSettings(**({"lookup_tcp": None, "lookup_http": None} | settings))
+
+
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Any]:
     """Mount what a section asks for."""
     nodes: list[tuple[Node, list[Mount]]] = []
 
-    def mount(section: NsqSettings, http: Address | None = None) -> list[Mount]:
-        node = Node(Settings(server=ServerSettings(data=tmp_path / "data", http=http), nsq=section))
+    def mount(section: NsqSettings, http: Address | None = None, *, asked: Sequence[str] = ()) -> list[Mount]:
+        settings = Settings(
+            server=ServerSettings(data=tmp_path / "data", http=http, advertise="here.invalid"),
+            nsq=section,
+            origins=dict.fromkeys(asked, "flag"),
+        )
+        node = Node(settings)
         nodes.append((node, []))
         mounts = mount_all(node, backlog=5)
         nodes[-1][1].extend(mounts)
@@ -44,7 +55,7 @@ def mounted(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_both_listeners_make_their_gateways(mounted: Any) -> None:
-    tcp, http = mounted(NsqSettings(tcp=ANY_PORT, http=ANY_PORT))
+    tcp, http = mounted(nsq(tcp=ANY_PORT, http=ANY_PORT))
     peer = Peer("127.0.0.1", 1)
     assert isinstance(tcp.factory(peer), NsqGateway)
     assert isinstance(http.factory(peer), HttpGateway)
@@ -52,29 +63,54 @@ def test_both_listeners_make_their_gateways(mounted: Any) -> None:
 
 
 def test_the_products_own_door(mounted: Any) -> None:
-    [door] = mounted(NsqSettings(tcp=None, http=None), ANY_PORT)
+    [door] = mounted(nsq(tcp=None, http=None), ANY_PORT)
     assert isinstance(door.factory(Peer("127.0.0.1", 1)), HttpGateway)
 
 
 def test_nothing_is_left_open_when_something_cannot_be_had(mounted: Any, tmp_path: Path) -> None:
     path = tmp_path / "nsq"
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match=r"server\.http: cannot listen on"):
-        mounted(NsqSettings(tcp=UnixAddress(str(path)), http=None), TcpAddress("127.0.0.1", taken.getsockname()[1]))
+        mounted(nsq(tcp=UnixAddress(str(path)), http=None), TcpAddress("127.0.0.1", taken.getsockname()[1]))
     assert not path.exists()
 
 
 def test_what_is_off_does_not_listen(mounted: Any) -> None:
-    assert mounted(NsqSettings(tcp=None, http=None)) == []
+    assert mounted(nsq(tcp=None, http=None)) == []
 
 
 def test_unix_sockets(mounted: Any, tmp_path: Path) -> None:
-    [tcp, _] = mounted(NsqSettings(tcp=UnixAddress(str(tmp_path / "nsq")), http=UnixAddress(str(tmp_path / "http"))))
+    [tcp, _] = mounted(nsq(tcp=UnixAddress(str(tmp_path / "nsq")), http=UnixAddress(str(tmp_path / "http"))))
     assert tcp.listener.address == f"unix:{tmp_path / 'nsq'}"
+
+
+def test_the_lookup_role_lists_this_node(mounted: Any) -> None:
+    tcp, lookup, http = mounted(nsq(tcp=ANY_PORT, http=None, lookup_tcp=ANY_PORT, lookup_http=ANY_PORT))
+    assert isinstance(lookup.factory(Peer("127.0.0.1", 1)), LookupGateway)
+    gateway = http.factory(Peer("127.0.0.1", 1))
+    effects: list[Any] = []
+    gateway.feed(memoryview(b"GET /nodes HTTP/1.1\r\nHost: h\r\n\r\n"), effects)
+    assert f'"broadcast_address":"here.invalid","tcp_port":{tcp.listener.bound.port},"http_port":-1'.encode() in effects[0].data
+
+
+@pytest.mark.parametrize("name", ["lookup_tcp", "lookup_http"])
+def test_a_machine_with_a_directory_needs_no_second_one(mounted: Any, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = {"lookup_tcp": ANY_PORT, "lookup_http": ANY_PORT, name: TcpAddress("127.0.0.1", taken.getsockname()[1])}
+        [mount] = mounted(nsq(tcp=ANY_PORT, http=None, **ports))
+    assert mount.what == "NSQ"
+    assert f"nsq.{name}: cannot listen on" in caplog.text
+    assert "going on without the lookup role" in caplog.text
+
+
+def test_a_directory_that_was_asked_for_has_to_be_had(mounted: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match=r"nsq\.lookup_http: cannot listen on"):
+        port = TcpAddress("127.0.0.1", taken.getsockname()[1])
+        mounted(nsq(tcp=None, http=None, lookup_tcp=ANY_PORT, lookup_http=port), asked=["nsq.lookup_http"])
 
 
 def test_a_port_that_is_taken_is_said_by_the_settings_name(mounted: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match=r"nsq\.http: cannot listen on"):
-        mounted(NsqSettings(tcp=None, http=TcpAddress("127.0.0.1", taken.getsockname()[1])))
+        mounted(nsq(tcp=None, http=TcpAddress("127.0.0.1", taken.getsockname()[1])))
 
 
 def test_every_setting_of_the_section_reaches_the_protocol() -> None:

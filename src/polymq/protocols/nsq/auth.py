@@ -11,11 +11,11 @@ Without I/O, and without an opinion on what is allowed. Observed on nsqd 1.3.0.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_plus, urlsplit
 
 from polymq.limits import LOGIN_PATTERNS_MAX
-from polymq.protocols.nsq import go_json
+from polymq.wire.go_json import INT64, Shape, decode_struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["PERMISSIONS", "AuthReply", "Authorization", "form", "https_url", "read_auth_reply", "server_url"]
 
 PERMISSIONS: Final = frozenset({"subscribe", "publish"})
-_REPLY_FIELDS: Final = {"ttl": int, "identity": str, "identity_url": str, "authorizations": list}
-_AUTHORIZATION_FIELDS: Final = {"topic": str, "channels": list, "permissions": list}
+_AUTHORIZATION_FIELDS: Final[dict[str, Shape]] = {"topic": str, "channels": [str], "permissions": [str]}
+_REPLY_FIELDS: Final[dict[str, Shape]] = {"ttl": INT64, "identity": str, "identity_url": str, "authorizations": [_AUTHORIZATION_FIELDS]}
+_REFUSAL_FIELDS: Final[dict[str, Shape]] = {"https_port": INT64}
 _PORT_MAX: Final = 65535
 
 
@@ -62,8 +63,8 @@ def https_url(url: str, body: bytes) -> str | None:
 
     Source: internal/http_api/api_request.go, httpsEndpoint, NSQ 1.3.0: a 403 with {"https_port": n}.
     """
+    found = decode_struct(body, _REFUSAL_FIELDS)
     try:
-        found = go_json.struct(go_json.parse(body), {"https_port": int})
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
@@ -80,17 +81,13 @@ def read_auth_reply(body: bytes) -> AuthReply | str:
     Limits: `limits.LOGIN_PATTERNS_MAX` patterns.
     Source: internal/auth/authorizations.go, QueryAuthd, NSQ 1.3.0.
     """
-    try:
-        document = go_json.parse(body)
-    except ValueError:
-        return "the answer is not JSON"
-    found = go_json.struct(document, _REPLY_FIELDS)
+    found = decode_struct(body, _REPLY_FIELDS)
     if found is None:
-        return "the answer is not an object of the right types"
-    entries = [_authorization(each) for each in found.get("authorizations", ())]
-    authorizations = tuple(each for each in entries if each is not None)
-    if len(authorizations) < len(entries):
-        return "an authorization is not an object of the right types"
+        return "the answer is not JSON of the right types"
+    authorizations = tuple(
+        Authorization(each.get("topic", ""), tuple(each.get("channels", ())), tuple(each.get("permissions", ())))
+        for each in found.get("authorizations", ())
+    )
     if sum(1 + len(each.channels) for each in authorizations) > LOGIN_PATTERNS_MAX:
         return f"more than {LOGIN_PATTERNS_MAX} patterns"
     for permission in (permission for each in authorizations for permission in each.permissions):
@@ -99,21 +96,4 @@ def read_auth_reply(body: bytes) -> AuthReply | str:
     ttl_s = found.get("ttl", 0)
     if ttl_s <= 0:
         return f"invalid TTL {ttl_s} (must be >0)"
-    identity, identity_url = (go_json.printable(found.get(name, "")) for name in ("identity", "identity_url"))
-    return AuthReply(ttl_s, identity, identity_url, authorizations)
-
-
-def _authorization(document: Any) -> Authorization | None:
-    found = go_json.struct(document, _AUTHORIZATION_FIELDS)
-    if found is None:
-        return None
-    channels, permissions = _strings(found.get("channels", [])), _strings(found.get("permissions", []))
-    if channels is None or permissions is None:
-        return None
-    return Authorization(go_json.printable(found.get("topic", "")), channels, permissions)
-
-
-def _strings(values: list[Any]) -> tuple[str, ...] | None:
-    if not all(value is None or isinstance(value, str) for value in values):
-        return None
-    return tuple(go_json.printable(value or "") for value in values)
+    return AuthReply(ttl_s, found.get("identity", ""), found.get("identity_url", ""), authorizations)

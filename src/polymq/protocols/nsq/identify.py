@@ -1,6 +1,6 @@
 """IDENTIFY: a client's wishes as JSON, what of them is legal, and the answer.
 
-The JSON is read as Go's decoder reads it into a struct (`go_json.py`). Observed on nsqd 1.3.0.
+How the JSON is read is in `wire/go_json.py`. Observed on nsqd 1.3.0.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from polymq.protocols.nsq import go_json, problems
+from polymq.protocols.nsq import problems
+from polymq.wire.go_json import INT32, INT64, decode_struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from polymq.protocols.nsq.settings import NsqSettings
 
 __all__ = ["Agreement", "Wishes", "first_agreement", "negotiate", "parse_wishes"]
 
-_INT32_MAX: Final = (1 << 31) - 1
 _HEARTBEAT_INTERVAL_MS_MIN: Final = 1000
 _MESSAGE_TIMEOUT_MS_MIN: Final = 1000
 _OUTPUT_BUFFER_SIZE_BYTES_MIN: Final = 64
@@ -70,20 +69,20 @@ class Agreement:
     deflate_level: int = _DEFLATE_LEVEL
 
 
-_TYPES: Final[Mapping[str, type]] = {
+_TYPES: Final[Mapping[str, type | range]] = {
     "client_id": str,
     "hostname": str,
     "user_agent": str,
     "feature_negotiation": bool,
-    "heartbeat_interval": int,
-    "output_buffer_size": int,
-    "output_buffer_timeout": int,
-    "sample_rate": int,
-    "msg_timeout": int,
+    "heartbeat_interval": INT64,
+    "output_buffer_size": INT64,
+    "output_buffer_timeout": INT64,
+    "sample_rate": INT32,
+    "msg_timeout": INT64,
     "tls_v1": bool,
     "snappy": bool,
     "deflate": bool,
-    "deflate_level": int,
+    "deflate_level": INT64,
 }
 assert set(_TYPES) == set(Wishes.__dataclass_fields__)
 
@@ -93,19 +92,8 @@ def parse_wishes(body: bytes) -> Wishes | None:
 
     Source: Go, encoding/json; NSQ 1.3.0, nsqd/client_v2.go, identifyDataV2.
     """
-    try:
-        document = go_json.parse(body)
-    except ValueError:
-        return None
-    found = go_json.struct(document, _TYPES)
-    if found is None or not all(_fits(name, value) for name, value in found.items()):
-        return None
-    return Wishes(**{name: go_json.printable(value) for name, value in found.items()})
-
-
-def _fits(name: str, value: Any) -> bool:
-    """Say whether a number fits the width that nsqd gives it; all others were found to fit 64 bits."""
-    return name != "sample_rate" or -_INT32_MAX - 1 <= value <= _INT32_MAX
+    found = decode_struct(body, _TYPES)
+    return None if found is None else Wishes(**found)
 
 
 def first_agreement(settings: NsqSettings) -> Agreement:

@@ -111,7 +111,7 @@ def test_nothing_is_managed_by_such_a_login() -> None:
         (Failure("cannot connect: Connection refused"), "cannot connect: Connection refused"),
         (Answer(500, (), b"oops"), "answered 500"),
         (Answer(403, (), b"forbidden"), "answered 403"),
-        (Answer(200, (), b"<html>"), "the answer is not JSON"),
+        (Answer(200, (), b"<html>"), "the answer is not JSON of the right types"),
         (reply(authorization("(")), "a pattern cannot be used: missing ): ("),
         (reply(authorization("a", ["["])), "a pattern cannot be used: missing ]: ["),
         (reply(ttl=0), "invalid TTL 0 (must be >0)"),
