@@ -13,6 +13,7 @@ __all__ = [
     "HTTP_ANSWER_SIZE_BYTES_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
+    "HTTP_GUESTS_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
     "HTTP_IDLE_NS_MAX",
     "HTTP_POLL_INTERVAL_NS",
@@ -148,6 +149,8 @@ LOOKUP_CHANNELS_MAX: Final = 1000
 
 # An answer to a question of ours: an authentication server's is a few hundred bytes, for a thousand topics 100 KiB.
 HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
+# Secrets that were shown over HTTP and are remembered, with a session each (1 KiB); an older one is asked for again.
+HTTP_GUESTS_MAX: Final = 1000
 # Go's client and curl draw the same line, browsers at 20.
 HTTP_REDIRECTS_MAX: Final = 10
 # A regular expression from outside. Names have at most 255 bytes, and alternatives can be entries of their own.

@@ -10,6 +10,8 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from polymq.core.patterns import EVERYTHING
+
 if TYPE_CHECKING:
     from polymq.core.patterns import Pattern
 
@@ -47,6 +49,12 @@ class Principal:
     name: str
     namespace: str = ""
     permissions: tuple[Permission, ...] | None = None
+
+    def may_everywhere(self, action: Action) -> bool:
+        """Say whether it may do this to every topic, and so to what concerns no single one."""
+        if self.permissions is None:
+            return True
+        return any(action in permission.actions and permission.topic is EVERYTHING for permission in self.permissions)
 
 
 # Who comes in where nobody has to say who he is.

@@ -312,8 +312,11 @@ class Session:
         return topic_view(topic, groups=groups, consumers=consumers)
 
     def producers(self) -> tuple[ProducerView, ...]:
-        """Describe every session that has published, the oldest first."""
-        return tuple(producer_view(session) for session in self.broker.sessions if session.published)
+        """Describe every session that has published to what may be read, the oldest first."""
+        views = (producer_view(session) for session in self.broker.sessions if session.published)
+        if self.principal.permissions is None:
+            return tuple(views)
+        return tuple(view for view in views if any(self._may(Action.READ, topic) for topic, _ in view.published))
 
     def health(self) -> list[str]:
         """Say what is wrong with the data folder, for people; empty when well."""

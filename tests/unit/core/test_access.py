@@ -67,3 +67,20 @@ def test_a_login_expires_and_is_renewed(single: World) -> None:
     assert code_of(session, "ensure_topic", "t") is RefusalCode.LOGIN_EXPIRED
     session.login(who)
     session.ensure_topic("t")
+
+
+def test_who_published_is_shown_to_who_may_read_it(single: World) -> None:
+    single.publish("a", b"x")
+    reader = single.broker.session(principal(permission("^a$", actions=(Action.READ,))))
+    other = single.broker.session(principal(permission("^b$", actions=(Action.READ,))))
+    assert len(reader.producers()) == len(single.session.producers()) == 1
+    assert other.producers() == ()
+
+
+def test_what_may_be_done_everywhere() -> None:
+    assert ANONYMOUS.may_everywhere(Action.MANAGE)
+    assert not STRANGER.may_everywhere(Action.READ)
+    everywhere = principal(permission("", actions=(Action.READ,)))
+    assert everywhere.may_everywhere(Action.READ)
+    assert not everywhere.may_everywhere(Action.MANAGE)
+    assert not principal(permission("^a", actions=(Action.READ,))).may_everywhere(Action.READ)

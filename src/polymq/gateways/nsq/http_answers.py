@@ -44,6 +44,10 @@ REFUSALS: Final[Mapping[RefusalCode, tuple[int, str]]] = {
 }
 
 
+# Where there is no endpoint, or nobody whom it would answer.
+_REFUSED: Final = {401: "UNAUTHENTICATED", 403: "FORBIDDEN", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+
+
 class ApiError(Exception):
     """An answer that is not 200, on its way out of an endpoint. Never leaves this package's endpoints."""
 
@@ -88,8 +92,8 @@ def _not_stored(_reason: str) -> Response:
 
 
 def refuse(status: int) -> Response:
-    """Answer where there is no endpoint."""
-    return error(status, "NOT_FOUND" if status == 404 else "METHOD_NOT_ALLOWED")
+    """Answer where there is no endpoint, or nobody whom it would answer."""
+    return error(status, _REFUSED[status])
 
 
 def endpoint(function: Callable[[Request, NsqHttp], Response]) -> Callable[[Request, NsqHttp], Response]:
