@@ -79,17 +79,18 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int) -> list[str]:
+def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, auth: str = "") -> list[str]:
     tcp, http, admin = (f"127.0.0.1:{port}" for port in ports)
     if kind == "nsqd":
         if not NSQD.exists():
             pytest.fail(f"{NSQD} is missing: run peers/build.sh")
         timeout = f"-msg-timeout={message_timeout_ms}ms"
         advertise = "-broadcast-address=127.0.0.1"
-        return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", advertise, timeout]
+        auths = [f"-auth-http-address={address}" for address in auth.split(",") if address]
+        return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", advertise, timeout, *auths]
     # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
     ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
-    settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]
+    settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms", "--set", f"nsq.auth_http_addresses={auth}"]
     return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *NO_LOOKUP, *settings]
 
 
@@ -102,14 +103,17 @@ def answers(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(kind: str, folder: Path, *, message_timeout_ms: int = 60_000) -> Iterator[Running]:
-    """Run a server on a fresh data folder; afterwards it must end by itself when asked to."""
+def running(kind: str, folder: Path, *, message_timeout_ms: int = 60_000, auth: str = "") -> Iterator[Running]:
+    """Run a server on a fresh data folder; afterwards it must end by itself when asked to.
+
+    `auth`: addresses of authentication servers, with commas between them.
+    """
     ports = free_ports(3)
     (folder / "data").mkdir()
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command(kind, folder / "data", ports, message_timeout_ms),
+            command(kind, folder / "data", ports, message_timeout_ms, auth),
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,
