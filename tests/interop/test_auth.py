@@ -34,7 +34,10 @@ class Guarded:
 
 @pytest.fixture(scope="module", params=chosen_kinds())
 def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with auth_server() as auth, running(request.param, tmp_path_factory.mktemp("auth"), auth=auth.address) as server:
+    with (
+        auth_server() as auth,
+        running(request.param, tmp_path_factory.mktemp("auth"), options={"auth_http_addresses": auth.address}) as server,
+    ):
         yield Guarded(server, auth)
 
 
@@ -307,7 +310,7 @@ def test_any_of_several_servers_is_enough(kind: str, tmp_path: Any) -> None:
         first.answers["s"] = (500, b"")
         second.answers["s"] = good()
         dead = "127.0.0.1:1"
-        with running(kind, tmp_path, auth=f"{dead},{first.address},{second.address}") as server:
+        with running(kind, tmp_path, options={"auth_http_addresses": f"{dead},{first.address},{second.address}"}) as server:
             for _ in range(5):
                 assert talk(server, auth(b"s")) == [ANSWER]
         assert second.count("s") == 5
@@ -318,6 +321,6 @@ def test_by_post(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYMQ_NSQ_AUTH_HTTP_REQUEST_METHOD", "post")
     with auth_server() as auths:
         auths.answers["s<"] = good()
-        with running("polymq", tmp_path, auth=auths.address) as server:
+        with running("polymq", tmp_path, options={"auth_http_addresses": auths.address}) as server:
             assert talk(server, auth(b"s<")) == [ANSWER]
         assert auths.asked == [{"path": "/auth", "common_name": "", "remote_ip": "127.0.0.1", "secret": "s<", "tls": "false"}]

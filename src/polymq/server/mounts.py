@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import platform
+import secrets
 import socket
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from polymq.admin.door import Door, refuse
@@ -15,8 +17,7 @@ from polymq.core.access import ANONYMOUS, STRANGER
 from polymq.errors import ConfigError
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.http.guard import GuardedDoor, GuardedRouter
-from polymq.gateways.nsq import http as nsq_http
-from polymq.gateways.nsq.http import nsq_router
+from polymq.gateways.nsq.http import TlsRequired, concerns_all, nsq_router
 from polymq.gateways.nsq.http_answers import refuse as refuse_nsq
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
 from polymq.gateways.nsq.prepare import ChannelPreparer
@@ -31,6 +32,10 @@ from polymq.protocols.nsqlookup.identify import Identity
 from polymq.protocols.nsqlookup.settings import LookupSettings
 from polymq.server.announcer import Announcer
 from polymq.server.network import SocketListener
+from polymq.server.nsq_parts import nsqd_options, statsd_sender
+from polymq.server.statistics import register_connections
+from polymq.server.tls import http_requires_tls, server_context, tcp_requires_tls
+from polymq.wire.tls import TlsLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,16 +47,21 @@ if TYPE_CHECKING:
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
     from polymq.gateways.http.gateway import Answering
     from polymq.server.node import Node
+    from polymq.server.tasks import Tasks
     from polymq.wire.exchange import Request, Response
+    from polymq.wire.layers import Layer
 
-__all__ = ["Mount", "mount_all", "nsq_settings"]
+__all__ = ["Mount", "mount_all", "nsq_settings", "start_statsd"]
 
 Context = TypeVar("Context")
 
 _NS_PER_MS: Final = 1_000_000
 _AT_ONCE: Final = 0  # a due time that is always past
+# 128 bits: whoever has such a token may settle a stream's messages.
+_TOKEN_SIZE_BYTES: Final = 16
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
+_NSQ_HTTP: Final = "NSQ's HTTP"
 _NSQ_LEVELS: Final = {"warning": "warn"}
 
 log = logging.getLogger(__name__)
@@ -80,6 +90,11 @@ def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
         output_buffer_timeout_ms=settings.output_buffer_timeout_ns // _NS_PER_MS,
         output_buffer_timeout_ms_min=settings.min_output_buffer_timeout_ns // _NS_PER_MS,
         output_buffer_timeout_ms_max=settings.max_output_buffer_timeout_ns // _NS_PER_MS,
+        deflate_level_max=settings.max_deflate_level,
+        tls=bool(settings.tls_cert or settings.tls_key),
+        tls_required=tcp_requires_tls(settings),
+        deflate=settings.deflate,
+        snappy=settings.snappy,
     )
 
 
@@ -96,6 +111,9 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
         for mount in mounts:
             mount.listener.close()
         raise
+    pump = node.pump
+    listeners = {mount.listener.address: mount.what for mount in mounts}
+    register_connections(node.broker.statistics, lambda: pump.connections, lambda: pump.opened_count, listeners)
     return mounts
 
 
@@ -108,7 +126,7 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
     listener = _listen("server.http", address, backlog)
     guarded = _guarded(node, router, lambda door, session: replace(door, session=session), refuse, "/healthz", all_statistics)
-    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock)))
+    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock, peer)))
 
 
 def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Announcer | None:
@@ -116,20 +134,20 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Announcer | None
     section = node.settings.nsq
     settings = replace(nsq_settings(section), auth_required=node.logins is not None)
     whoever = ANONYMOUS if node.logins is None else STRANGER
-    tcp = http = None
+    tcp = None
+    tls = server_context(section)
+    make_tls = None if tls is None else partial(TlsLayer, tls)
     if section.tcp is not None:
         tcp = _listen("nsq.tcp", section.tcp, backlog)
 
         def nsq(peer: Peer) -> Gateway:
-            return NsqGateway(node.broker.session(whoever), peer, settings, node.clock.monotonic_ns, node.logins)
+            return NsqGateway(node.broker.session(whoever), peer, settings, node.clock.monotonic_ns, make_tls, node.logins)
 
         mounts.append(Mount("NSQ", tcp, nsq))
-    host_name = socket.gethostname()
-    if section.http is not None:
-        http = _listen("nsq.http", section.http, backlog)
+    http, https = _http_listeners(node, backlog, has_tls=make_tls is not None)
     identity = Identity(
-        broadcast_address=node.settings.server.advertise or host_name,
-        hostname=host_name,
+        broadcast_address=_broadcast_address(node),
+        hostname=socket.gethostname(),
         http_port=_port(http),
         tcp_port=_port(tcp),
         version=settings.version,
@@ -137,23 +155,41 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Announcer | None
     announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity) if tcp is not None else None
     if announcer is not None:
         announcer.announce_to(section.lookupd_tcp_addresses)
-    if http is not None:
-        context = NsqHttp(
-            session=node.broker.session(ANONYMOUS),
-            clock=node.clock,
-            node=_nsq_node(node, identity),
-            settings=settings,
-            change_log_level=_change_log_level,
-            announce_to=announcer.announce_to if announcer is not None else lambda _addresses: None,
-            log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
-            lookupd_addresses=list(section.lookupd_tcp_addresses),
-        )
-        router = nsq_router(settings)
-        guarded = _guarded(
-            node, router, lambda context, session: replace(context, session=session), refuse_nsq, "/ping", nsq_http.concerns_all
-        )
-        mounts.append(Mount("NSQ's HTTP", http, lambda peer: HttpGateway(guarded(peer), context, node.clock)))
+    context = _nsq_context(node, settings, identity, announcer)
+    _mount_nsq_http(node, mounts, context, http, https, make_tls)
     return announcer
+
+
+def _http_listeners(node: Node, backlog: int, *, has_tls: bool) -> tuple[SocketListener | None, SocketListener | None]:
+    """Open the ports of nsqd's HTTP interface, plain and within TLS: both or none."""
+    section = node.settings.nsq
+    if section.https is not None and not has_tls:
+        raise ConfigError(["nsq.https: HTTPS needs a certificate and its key: nsq.tls_cert and nsq.tls_key"])
+    http = None if section.http is None else _listen("nsq.http", section.http, backlog)
+    try:
+        return http, None if section.https is None else _listen("nsq.https", section.https, backlog)
+    except ConfigError:
+        if http is not None:
+            http.close()
+        raise
+
+
+def _mount_nsq_http(
+    node: Node,
+    mounts: list[Mount],
+    context: NsqHttp,
+    http: SocketListener | None,
+    https: SocketListener | None,
+    make_tls: Callable[[], Layer] | None,
+) -> None:
+    """Have nsqd's HTTP interface answer: the same endpoints behind both ports."""
+    router: Router[NsqHttp] = nsq_router(context.settings)
+    guarded = _guarded(node, router, lambda context, session: replace(context, session=session), refuse_nsq, "/ping", concerns_all)
+    tls_required = TlsRequired(max(0, _port(https))) if http_requires_tls(node.settings.nsq) else None
+    if http is not None:
+        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(tls_required or guarded(peer), context, node.clock, peer)))
+    if https is not None:
+        mounts.append(Mount("NSQ's HTTPS", https, lambda peer: HttpGateway(guarded(peer), context, node.clock, peer, make_tls)))
 
 
 def _guarded(
@@ -173,19 +209,31 @@ def _guarded(
     return lambda peer: GuardedRouter(door, peer, node.clock)
 
 
-def _nsq_node(node: Node, identity: Identity) -> NsqNode:
+def _nsq_context(node: Node, settings: NsqSettings, identity: Identity, announcer: Announcer | None) -> NsqHttp:
+    """Say what nsqd's endpoints know."""
     section = node.settings.nsq
-    return NsqNode(
-        broadcast_address=identity.broadcast_address,
-        host_name=identity.hostname,
-        tcp_port=identity.tcp_port,
-        http_port=identity.http_port,
-        started_at_ns=node.started_at_ns,
-        tcp_address=_option(section.tcp),
-        http_address=_option(section.http),
-        https_address=_option(section.https),
-        data_path=str(node.settings.server.data),
-        runtime=f"python{platform.python_version()}",
+    return NsqHttp(
+        session=node.broker.session(ANONYMOUS),
+        clock=node.clock,
+        node=NsqNode(
+            broadcast_address=identity.broadcast_address,
+            host_name=identity.hostname,
+            tcp_port=identity.tcp_port,
+            http_port=identity.http_port,
+            started_at_ns=node.started_at_ns,
+            tcp_address=_option(section.tcp),
+            http_address=_option(section.http),
+            https_address=_option(section.https),
+            data_path=str(node.settings.server.data),
+            runtime=f"python{platform.python_version()}",
+        ),
+        make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
+        settings=settings,
+        options=nsqd_options(section, broadcast_address=identity.broadcast_address, http_port=identity.http_port),
+        change_log_level=_change_log_level,
+        announce_to=announcer.announce_to if announcer is not None else lambda _addresses: None,
+        log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
+        lookupd_addresses=list(section.lookupd_tcp_addresses),
     )
 
 
@@ -248,6 +296,18 @@ def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:
         log.warning("%s; going on without the lookup role (off says so, another address insists)", error)
         return {}
     return listeners
+
+
+def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:
+    """Send statistics to statsd, if the settings say where it is."""
+    http = next((mount.listener for mount in mounts if mount.what == _NSQ_HTTP), None)
+    sender = statsd_sender(node, broadcast_address=_broadcast_address(node), http_port=_port(http))
+    if sender is not None:
+        tasks.start("statsd", sender.run())
+
+
+def _broadcast_address(node: Node) -> str:
+    return node.settings.server.advertise or socket.gethostname()
 
 
 def _option(address: Address | None) -> str:

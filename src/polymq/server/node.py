@@ -20,6 +20,7 @@ from polymq.server.dialer import SocketDialer
 from polymq.server.outside import HttpOutside
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
+from polymq.server.statistics import register_process, register_store
 from polymq.store.files import RealFiles
 from polymq.store.settings import StoreSettings
 from polymq.store.store import Store
@@ -60,6 +61,8 @@ def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
         retention_age_ns=settings.store.retention_age_ns,
         retention_disk_share=settings.store.retention_size.of(disk_bytes) / disk_bytes,
         group_consumers_max=settings.nsq.max_channel_consumers,
+        latency_quantiles=settings.nsq.e2e_processing_latency_percentiles,
+        latency_window_ns=settings.nsq.e2e_processing_latency_window_time_ns,
     )
 
 
@@ -95,6 +98,8 @@ class Node:
         for problem in self.store.health():
             log.warning("%s", problem)
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
+        register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
+        register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
         self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock)
         self.guests: Guests | None = None
