@@ -27,7 +27,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NSQD = ROOT / ".peers" / "bin" / "nsqd"
 KINDS = ("nsqd", "polymq")
 START_TIMEOUT_S = 20.0
-NO_LOOKUP = ("--nsq-lookup", "off", "--nsq-lookup-http", "off")
 STOP_TIMEOUT_S = 20.0
 
 
@@ -90,7 +89,7 @@ def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int) 
     # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
     ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
     settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]
-    return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *NO_LOOKUP, *settings]
+    return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *settings]
 
 
 def answers(address: str) -> bool:

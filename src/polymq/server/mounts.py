@@ -16,22 +16,18 @@ from polymq.errors import ConfigError
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.http import nsq_router
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
-from polymq.gateways.nsq.prepare import ChannelPreparer
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.http import LookupHttp, lookup_router
-from polymq.gateways.nsqlookup.own import OwnNode
 from polymq.gateways.nsqlookup.registry import Registry
 from polymq.gateways.nsqlookup.tcp import LookupGateway
 from polymq.protocols.http.router import Route, Router
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.protocols.nsqlookup.identify import Identity
 from polymq.protocols.nsqlookup.settings import LookupSettings
-from polymq.server.announcer import Announcer
+from polymq.server.discovery import Discovery
 from polymq.server.network import SocketListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from polymq import config_sections
     from polymq.config_values import Address
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
@@ -40,9 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["Mount", "mount_all", "nsq_settings"]
 
 _NS_PER_MS: Final = 1_000_000
-_AT_ONCE: Final = 0  # a due time that is always past
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
+_NSQ: Final = "NSQ"
+_NSQ_HTTP: Final = "NSQ's HTTP"
 _NSQ_LEVELS: Final = {"warning": "warn"}
 
 log = logging.getLogger(__name__)
@@ -77,16 +74,18 @@ def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
 def mount_all(node: Node, *, backlog: int) -> list[Mount]:
     """Open everything that the settings ask for. Raises ConfigError, and leaves nothing open then."""
     mounts: list[Mount] = []
+    discovery = Discovery(node)
     try:
-        announcer = mount_nsq(node, backlog, mounts)
-        registry = mount_lookup(node, backlog, mounts, announcer.identity if announcer else None)
-        if announcer is not None:
-            _prepare_channels(node, announcer, registry)
+        mount_nsq(node, backlog, mounts, discovery)
+        registry = mount_lookup(node, backlog, mounts)
         mount_door(node, backlog, mounts)
     except ConfigError:
         for mount in mounts:
             mount.listener.close()
         raise
+    ports = {mount.what: _port(mount.listener) for mount in mounts}
+    if _NSQ in ports:
+        discovery.start(_identity(node, ports.get(_NSQ, -1), ports.get(_NSQ_HTTP, -1)), registry)
     return mounts
 
 
@@ -101,8 +100,8 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     mounts.append(Mount("HTTP", listener, lambda _peer: HttpGateway(router, door, node.clock)))
 
 
-def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Announcer | None:
-    """Open what the NSQ section asks for. Gives who tells directories of this node, if NSQ's clients can connect to it."""
+def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discovery) -> None:
+    """Open what the NSQ section asks for."""
     section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
     tcp = http = None
     if section.tcp is not None:
@@ -111,88 +110,54 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Announcer | None
         def nsq(peer: Peer) -> Gateway:
             return NsqGateway(node.broker.session(ANONYMOUS), peer, settings, node.clock.monotonic_ns)
 
-        mounts.append(Mount("NSQ", tcp, nsq))
-    host_name = socket.gethostname()
+        mounts.append(Mount(_NSQ, tcp, nsq))
     if section.http is not None:
         http = _listen("nsq.http", section.http, backlog)
-    identity = Identity(
-        broadcast_address=node.settings.server.advertise or host_name,
-        hostname=host_name,
-        http_port=_port(http),
-        tcp_port=_port(tcp),
-        version=settings.version,
-    )
-    announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity) if tcp is not None else None
-    if announcer is not None:
-        announcer.announce_to(section.lookupd_tcp_addresses)
-    if http is not None:
+        host_name = socket.gethostname()
         context = NsqHttp(
             session=node.broker.session(ANONYMOUS),
             clock=node.clock,
-            node=_nsq_node(node, identity),
+            node=NsqNode(
+                broadcast_address=node.settings.server.advertise or host_name,
+                host_name=host_name,
+                tcp_port=_port(tcp),
+                http_port=_port(http),
+                started_at_ns=node.started_at_ns,
+                tcp_address=_option(section.tcp),
+                http_address=_option(section.http),
+                https_address=_option(section.https),
+                data_path=str(node.settings.server.data),
+                runtime=f"python{platform.python_version()}",
+            ),
             settings=settings,
             change_log_level=_change_log_level,
-            announce_to=announcer.announce_to if announcer is not None else lambda _addresses: None,
-            log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
+            change_lookupd_addresses=discovery.announce_to,
             lookupd_addresses=list(section.lookupd_tcp_addresses),
+            log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
         )
         router = nsq_router(settings)
-        mounts.append(Mount("NSQ's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
-    return announcer
+        mounts.append(Mount(_NSQ_HTTP, http, lambda _peer: HttpGateway(router, context, node.clock)))
 
 
-def _nsq_node(node: Node, identity: Identity) -> NsqNode:
-    section = node.settings.nsq
-    return NsqNode(
-        broadcast_address=identity.broadcast_address,
-        host_name=identity.hostname,
-        tcp_port=identity.tcp_port,
-        http_port=identity.http_port,
-        started_at_ns=node.started_at_ns,
-        tcp_address=_option(section.tcp),
-        http_address=_option(section.http),
-        https_address=_option(section.https),
-        data_path=str(node.settings.server.data),
-        runtime=f"python{platform.python_version()}",
-    )
-
-
-def mount_lookup(node: Node, backlog: int, mounts: list[Mount], own: Identity | None) -> Registry | None:
-    """Open the lookup role, and give what it knows. `own` is this node as it would announce itself; None: it has nothing for NSQ's clients."""
+def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | None:
+    """Open the lookup role, and give what it will know."""
     section = node.settings.nsq
     listeners = _lookup_listeners(node, backlog)
-    tcp, http = listeners.get("nsq.lookup_tcp"), listeners.get("nsq.lookup_http")
-    if tcp is None and http is None:
+    if not listeners:
         return None
+    tcp, http = listeners.get("nsq.lookup_tcp"), listeners.get("nsq.lookup_http")
     settings = LookupSettings(
         inactive_producer_timeout_ns=section.lookup_inactive_producer_timeout_ns,
         tombstone_lifetime_ns=section.lookup_tombstone_lifetime_ns,
     )
     registry = Registry(node.clock.monotonic_ns, settings)
-    host_name = socket.gethostname()
-    identity = Identity(node.settings.server.advertise or host_name, host_name, http_port=_port(http), tcp_port=_port(tcp))
-    if own is not None:
-        node_here = OwnNode(registry, own, f"{own.broadcast_address}:{own.tcp_port}")
-        node.broker.tell(node_here)
-        node.broker.follow(node_here)
+    identity = _identity(node, _port(tcp), _port(http))
     if tcp is not None:
         mounts.append(Mount("NSQ lookup", tcp, lambda peer: LookupGateway(registry, identity, peer, node.clock.monotonic_ns)))
     if http is not None:
         router, context = lookup_router(), LookupHttp(registry, node.clock)
         mounts.append(Mount("NSQ lookup's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
     return registry
-
-
-def _prepare_channels(node: Node, announcer: Announcer, registry: Registry | None) -> None:
-    """Have new topics get the channels that directories know."""
-
-    def soon(function: Callable[[], None]) -> None:
-        node.pump.call_at(_AT_ONCE, function)
-
-    def own(topic: str) -> list[str]:
-        return registry.channels(topic) if registry is not None else []
-
-    node.broker.follow(ChannelPreparer(node.broker.session(ANONYMOUS), announcer.known, node.outside.ask, soon, own))
 
 
 def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:
@@ -202,20 +167,26 @@ def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:
     asked for is no reason not to start.
     """
     section = node.settings.nsq
-    addresses = {"nsq.lookup_tcp": section.lookup_tcp, "nsq.lookup_http": section.lookup_http}
+    wanted = {"nsq.lookup_tcp": section.lookup_tcp, "nsq.lookup_http": section.lookup_http}
+    addresses = {name: address for name, address in wanted.items() if address is not None}
     listeners: dict[str, SocketListener] = {}
     try:
         for name, address in addresses.items():
-            if address is not None:
-                listeners[name] = _listen(name, address, backlog)
+            listeners[name] = _listen(name, address, backlog)
     except ConfigError as error:
         for listener in listeners.values():
             listener.close()
-        if any(name in node.settings.origins and address is not None for name, address in addresses.items()):
+        if any(name in node.settings.origins for name in addresses):
             raise
         log.warning("%s; going on without the lookup role (off says so, another address insists)", error)
         return {}
     return listeners
+
+
+def _identity(node: Node, tcp_port: int, http_port: int) -> Identity:
+    """Say where others find this node, or its lookup role."""
+    host_name = socket.gethostname()
+    return Identity(node.settings.server.advertise or host_name, host_name, http_port=http_port, tcp_port=tcp_port)
 
 
 def _option(address: Address | None) -> str:

@@ -78,7 +78,7 @@ def change_option(request: Request, context: NsqHttp) -> Response:
     value = bytes(request.body_view)
     if option == "nsqlookupd_tcp_addresses":
         context.lookupd_addresses = _addresses(value)
-        context.announce_to(context.lookupd_addresses or ())
+        context.change_lookupd_addresses(list(context.lookupd_addresses or ()))
     elif option == "log_level":
         level = value.decode("utf-8", "replace").lower()
         if level not in _LOG_LEVELS:

@@ -11,7 +11,7 @@ from polymq.gateways.nsq.stats_memory import memory_of_this_process
 from polymq.protocols.nsq.settings import NsqSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from polymq.core.ports import Clock
     from polymq.core.session import Session
@@ -54,7 +54,7 @@ def default_node_id(host_name: str) -> int:
 class NsqHttp:
     """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal.
 
-    `announce_to` gets nsqlookupd's addresses when they change.
+    `change_lookupd_addresses` gets all of them, as they hold from now on.
     """
 
     session: Session
@@ -63,7 +63,7 @@ class NsqHttp:
     settings: NsqSettings = field(default_factory=NsqSettings)
     memory: Callable[[], MemoryFigures] = memory_of_this_process
     change_log_level: Callable[[str], None] = lambda _: None
-    announce_to: Callable[[Sequence[str]], None] = lambda _: None
+    change_lookupd_addresses: Callable[[list[str]], None] = lambda _: None
     log_level: str = "info"
     lookupd_addresses: list[str] | None = field(default_factory=list)
 

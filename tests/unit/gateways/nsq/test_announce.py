@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,7 +79,7 @@ class Story:
             self.world.clock.now_ns = due_ns
             name = TimerName(value)
             self.timers[name] = None
-            self._call(lambda effects, name=name: self.gateway.timer(name, effects))
+            self._call(partial(self.gateway.timer, name))
         self.world.clock.now_ns = end_ns
 
     def taken(self) -> bytes:
@@ -292,10 +293,11 @@ def test_nobody_follows_for_a_connection_that_is_gone() -> None:
 
 
 def test_nobody_calls_again_when_it_was_our_wish() -> None:
-    for leave in (lambda story: story.gateway.leave(), lambda story: story.call(story.gateway.stopping)):
-        story = announced()
-        leave(story)
-        story.turn()
+    removed, stopped = announced(), announced()
+    removed.gateway.leave()
+    removed.turn()
+    stopped.call(stopped.gateway.stopping)
+    for story in (removed, stopped):
         assert story.closed is not None
         assert story.keeper.said == ["settled"]
 
