@@ -62,7 +62,8 @@ class Pair:
 @pytest.fixture(params=[(each, other) for each in DIRECTORIES for other in NODES], ids="-".join)
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     """Each directory with each node; the real pair is the control."""
-    both = Pair(*request.param, tmp_path)
+    directory_kind, node_kind = request.param
+    both = Pair(directory_kind, node_kind, tmp_path)
     with started(both.directory, both.node):
         until(both.known)
         yield both
@@ -146,7 +147,8 @@ BODIES = [b"one", b"two", b"three"]
 @pytest.fixture(scope="module", params=[(each, other) for each in DIRECTORIES for other in NODES], ids="-".join)
 def standing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A pair for many clients."""
-    both = Pair(*request.param, tmp_path_factory.mktemp("standing"))
+    directory_kind, node_kind = request.param
+    both = Pair(directory_kind, node_kind, tmp_path_factory.mktemp("standing"))
     with started(both.directory, both.node):
         until(both.known)
         yield both
@@ -249,6 +251,6 @@ def test_a_directory_that_says_nothing_or_nonsense_disturbs_nobody(tmp_path: Pat
                 assert time.monotonic() - began < 1
             until(lambda: "no answer within 5 s" in server.log)
             until(lambda: "no answer of nsqlookupd's" in server.log)
-            assert "127.0.0.1:1: Connection refused" in server.log
+            assert "nsqlookupd 127.0.0.1:1: Connection refused" in server.log
             assert server.log.count("no answer of nsqlookupd's") == 1
         nonsense.shutdown(socket.SHUT_RDWR)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from polymq.core.access import ANONYMOUS
 from polymq.gateways.nsq.prepare import ChannelPreparer
@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from polymq.gateways.nsqlookup.registry import Registry
     from polymq.protocols.nsqlookup.identify import Identity
     from polymq.server.node import Node
+    from polymq.server.timers import Alarm
 
 __all__ = ["Discovery"]
-
-_AT_ONCE: Final = 0  # a due time that is always past
 
 
 class Discovery:
@@ -35,19 +34,30 @@ class Discovery:
             own = OwnNode(registry, identity, f"{identity.broadcast_address}:{identity.tcp_port}")
             node.broker.tell(own)
             node.broker.follow(own)
-        self._announcer = announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity)
-        announcer.announce_to(node.settings.nsq.lookupd_tcp_addresses)
-
-        def soon(function: Callable[[], None]) -> None:
-            node.pump.call_at(_AT_ONCE, function)
-
-        def own_channels(topic: str) -> list[str]:
-            return registry.channels(topic) if registry is not None else []
-
-        session = node.broker.session(ANONYMOUS)
-        node.broker.follow(ChannelPreparer(session, announcer.known, node.outside.ask, soon, own_channels))
+        self._announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity)
+        self._announcer.announce_to(node.settings.nsq.lookupd_tcp_addresses)
+        surroundings = _Surroundings(node, self._announcer, registry)
+        node.broker.follow(ChannelPreparer(node.broker.session(ANONYMOUS), surroundings))
 
     def announce_to(self, addresses: Iterable[str]) -> None:
         """Be known to these directories from now on, and to no others."""
         if self._announcer is not None:
             self._announcer.announce_to(addresses)
+
+
+class _Surroundings:
+    """What a `ChannelPreparer` has around it."""
+
+    def __init__(self, node: Node, announcer: Announcer, registry: Registry | None) -> None:
+        self.directories = announcer.known
+        self.ask = node.outside.ask
+        self._node = node
+        self._registry = registry
+
+    def own_channels(self, topic: str) -> list[str]:
+        """List the channels that the lookup role knows."""
+        return self._registry.channels(topic) if self._registry is not None else []
+
+    def call_after(self, delay_ns: int, function: Callable[[], None]) -> Alarm:
+        """Call `function` in a later turn."""
+        return self._node.pump.call_at(self._node.clock.monotonic_ns() + delay_ns, function)
