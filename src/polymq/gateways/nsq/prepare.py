@@ -138,8 +138,8 @@ class ChannelPreparer:
         return [self._sources.setdefault(place, _Source(place)) for place in places]
 
     def _ask_next(self, source: _Source) -> None:
-        """Ask about those who wait, as far as there may be questions; nobody waits for a directory that fails."""
-        while source.waiting and source.asked < (1 if source.complaint else LOOKUP_QUESTIONS_MAX):
+        """Ask about those who wait, as far as there may be questions."""
+        while source.waiting and source.asked < LOOKUP_QUESTIONS_MAX:
             preparation = source.waiting.popleft()
             if self._preparations.get(preparation.topic) is preparation:
                 source.asked += 1

@@ -285,6 +285,7 @@ def test_a_directory_that_answers_nonsense_is_left(answers: list[bytes], reason:
 def test_nobody_follows_for_a_connection_that_is_gone() -> None:
     story = announced()
     story.gateway.ended()
+    assert story.world.broker.catalogue.followers._listeners == {}
     story.world.session.create_topic("t")
     story.turn()
     assert b"REGISTER" not in story.taken()
