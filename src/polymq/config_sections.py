@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLANNED_SECTIONS",
     "SECTIONS",
+    "AccessSettings",
     "NatsSettings",
     "NsqSettings",
     "PhpmqSettings",
@@ -112,6 +113,19 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who may do what. As soon as a key or an authentication server (nsq.auth_http_addresses) is given, NSQ's clients must AUTH."""
+
+    file: str = setting("", TextKind(), "a TOML file of keys: whose secret allows what; read at start")
+    secret_hash: str = setting("", TextKind(), "the SHA-256 of a secret that allows everything; `polymq secret` makes both")
+    http: str = setting(
+        "open",
+        ChoiceKind(("open", "login")),
+        "login: requests over HTTP need a secret as well (Authorization: Bearer), /ping and /healthz excepted",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class NsqSettings:
     """The NSQ protocol, with nsqd's option names and defaults."""
 
@@ -132,6 +146,18 @@ class NsqSettings:
     )
     lookupd_tcp_addresses: tuple[str, ...] = setting(
         (), TextsKind(), "the nsqlookupds that are told what this node has, HOST:PORT each (their TCP ports)"
+    )
+    auth_http_addresses: tuple[str, ...] = setting(
+        (),
+        TextsKind(),
+        "authentication servers, HOST:PORT or a URL each; clients must AUTH then, and one of these says what a secret allows",
+    )
+    auth_http_request_method: str = setting("get", ChoiceKind(("get", "post")), "how they are asked: by a query, or by JSON")
+    http_client_connect_timeout_ns: int = setting(
+        2 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "how long a connection to a server that is asked over HTTP may take"
+    )
+    http_client_request_timeout_ns: int = setting(
+        5 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "… and the whole question, with its answer"
     )
     max_msg_size_bytes: int = setting(1 << 20, SizeKind(1, limits.MESSAGE_SIZE_BYTES_MAX), "the largest message")
     max_body_size_bytes: int = setting(
@@ -192,6 +218,7 @@ class Settings:
 
     server: ServerSettings = field(default_factory=ServerSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     nsq: NsqSettings = field(default_factory=NsqSettings)
     nats: NatsSettings = field(default_factory=NatsSettings)
     rocketmq: RocketmqSettings = field(default_factory=RocketmqSettings)
@@ -203,6 +230,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
     {
         "server": ServerSettings,
         "store": StoreSettings,
+        "access": AccessSettings,
         "nsq": NsqSettings,
         "nats": NatsSettings,
         "rocketmq": RocketmqSettings,

@@ -13,6 +13,7 @@ __all__ = [
     "HTTP_ANSWER_SIZE_BYTES_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
+    "HTTP_GUESTS_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
     "HTTP_IDLE_NS_MAX",
     "HTTP_POLL_INTERVAL_NS",
@@ -21,6 +22,7 @@ __all__ = [
     "HTTP_REDIRECTS_MAX",
     "HTTP_REQUEST_NS_MAX",
     "HTTP_WAIT_NS_MAX",
+    "LOGIN_PATTERNS_MAX",
     "LOOKUP_ADDRESSES_MAX",
     "LOOKUP_CHANNELS_MAX",
     "LOOKUP_COMMANDS_UNANSWERED_MAX",
@@ -39,10 +41,13 @@ __all__ = [
     "OUTBOX_SIZE_BYTES_MAX",
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
+    "PATTERNS_KEPT_MAX",
+    "PATTERN_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
     "QUESTIONS_MAX",
     "READ_BUFFER_SIZE_BYTES",
     "RESOLVER_THREADS_MAX",
+    "SECRET_SIZE_BYTES_MAX",
     "SEGMENT_SIZE_BYTES_FIRST",
     "SEGMENT_SIZE_BYTES_MAX",
     "SLICE_MESSAGES_MAX",
@@ -147,8 +152,19 @@ LOOKUP_QUESTIONS_MAX: Final = 16
 
 # An answer to a question of ours: an authentication server's is a few hundred bytes, for a thousand topics 100 KiB.
 HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
+# Secrets that were shown over HTTP and are remembered, with a session each (1 KiB); an older one is asked for again.
+HTTP_GUESTS_MAX: Final = 1000
 # Go's client and curl draw the same line, browsers at 20.
 HTTP_REDIRECTS_MAX: Final = 10
+# A regular expression from outside. Names have at most 255 bytes, and alternatives can be entries of their own.
+PATTERN_SIZE_BYTES_MAX: Final = 1024
+# Compiled patterns that are kept, about 3 KiB each: those of all users of a company, or the worst of one attacker.
+PATTERNS_KEPT_MAX: Final = 4096
+# Patterns in one answer of an authentication server: each may take 1 ms of everybody's time to compile.
+LOGIN_PATTERNS_MAX: Final = 512
+# The secret of a login. It travels in the URL of a question, for which Go's server allows 1 MiB and others 8 KiB.
+SECRET_SIZE_BYTES_MAX: Final = 16 * 1024
+
 # Questions asked at a time; the rest wait in order, each with its deadline running. A server that hangs for 5 s lets
 # 50 a second through, which is what its clients get from it anyway.
 QUESTIONS_MAX: Final = 256

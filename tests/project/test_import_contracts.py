@@ -86,6 +86,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = (
             "polymq.gateways.contract",
             "polymq.gateways.effects",
             "polymq.gateways.lifecycle",
+            "polymq.gateways.login",
             "polymq.gateways.outbox",
         )
         for name in WIRE_PROTOCOLS

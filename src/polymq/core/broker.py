@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq.core import followers
-from polymq.core.access import AllowAll
+from polymq.core.access import ByPermissions
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
 from polymq.core.kernel import Kernel
@@ -48,7 +48,7 @@ class Broker:
     ) -> None:
         self.settings = settings or CoreSettings()
         self.store = store
-        self.authorizer: Authorizer = authorizer or AllowAll()
+        self.authorizer: Authorizer = authorizer or ByPermissions()
         self.statistics = Registry()
         self.kernel = Kernel(store, clock, random, slots_dense=self.settings.slots_dense)
         self.catalogue = Catalogue(self.kernel)

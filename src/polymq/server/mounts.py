@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import platform
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from polymq.admin.door import Door, refuse
-from polymq.admin.endpoints import ENDPOINTS
+from polymq.admin.endpoints import ENDPOINTS, all_statistics
 from polymq.config_values import TcpAddress, format_address
-from polymq.core.access import ANONYMOUS
+from polymq.core.access import ANONYMOUS, STRANGER
 from polymq.errors import ConfigError
 from polymq.gateways.http.gateway import HttpGateway
+from polymq.gateways.http.guard import GuardedDoor, GuardedRouter
+from polymq.gateways.nsq import http as nsq_http
 from polymq.gateways.nsq.http import nsq_router
+from polymq.gateways.nsq.http_answers import refuse as refuse_nsq
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.http import LookupHttp, lookup_router
@@ -28,12 +31,20 @@ from polymq.server.discovery import Discovery
 from polymq.server.network import SocketListener
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq import config_sections
     from polymq.config_values import Address
+    from polymq.core.access import Action
+    from polymq.core.session import Session
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
+    from polymq.gateways.http.gateway import Answering
     from polymq.server.node import Node
+    from polymq.wire.exchange import Request, Response
 
 __all__ = ["Mount", "mount_all", "nsq_settings"]
+
+Context = TypeVar("Context")
 
 _NS_PER_MS: Final = 1_000_000
 # nsqd's names for levels that Python calls otherwise.
@@ -97,18 +108,21 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     router = Router([Route(method, path, function) for method, path, function in ENDPOINTS], refuse=refuse)
     door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
     listener = _listen("server.http", address, backlog)
-    mounts.append(Mount("HTTP", listener, lambda _peer: HttpGateway(router, door, node.clock)))
+    guarded = _guarded(node, router, lambda door, session: replace(door, session=session), refuse, "/healthz", all_statistics)
+    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock)))
 
 
 def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discovery) -> None:
     """Open what the NSQ section asks for."""
-    section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
+    section = node.settings.nsq
+    settings = replace(nsq_settings(section), auth_required=node.logins is not None)
+    whoever = ANONYMOUS if node.logins is None else STRANGER
     tcp = http = None
     if section.tcp is not None:
         tcp = _listen("nsq.tcp", section.tcp, backlog)
 
         def nsq(peer: Peer) -> Gateway:
-            return NsqGateway(node.broker.session(ANONYMOUS), peer, settings, node.clock.monotonic_ns)
+            return NsqGateway(node.broker.session(whoever), peer, settings, node.clock.monotonic_ns, node.logins)
 
         mounts.append(Mount(_NSQ, tcp, nsq))
     if section.http is not None:
@@ -136,7 +150,27 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discover
             log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
         )
         router = nsq_router(settings)
-        mounts.append(Mount(_NSQ_HTTP, http, lambda _peer: HttpGateway(router, context, node.clock)))
+        guarded = _guarded(
+            node, router, lambda context, session: replace(context, session=session), refuse_nsq, "/ping", nsq_http.concerns_all
+        )
+        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(guarded(peer), context, node.clock)))
+
+
+def _guarded(
+    node: Node,
+    router: Router[Context],
+    with_session: Callable[[Context, Session], Context],
+    refuse: Callable[[int], Response],
+    open_path: str,
+    concerns_all: Callable[[Request], Action | None],
+) -> Callable[[Peer], Answering[Context]]:
+    """Have requests of a connection answered: by the router, or by a guard in front of it if the settings ask for that."""
+    if node.guests is None:
+        return lambda _peer: router
+    door = GuardedDoor(
+        router, node.guests, with_session=with_session, refuse=refuse, open_paths=frozenset({open_path}), concerns_all=concerns_all
+    )
+    return lambda peer: GuardedRouter(door, peer, node.clock)
 
 
 def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
+from polymq.gateways.http.guard import Guests
+from polymq.server.access import make_logins
 from polymq.server.dialer import SocketDialer
 from polymq.server.outside import HttpOutside
 from polymq.server.pump import Pump
@@ -62,10 +64,11 @@ def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
 
 
 class Node:
-    """The parts of a running broker. Raises StoreError, OSError when the data folder cannot be used."""
+    """The parts of a running broker. Raises ConfigError; StoreError, OSError when the data folder cannot be used."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.logins = make_logins(settings)
         self.clock = SystemClock()
         self.started_at_ns = self.clock.wall_ns()
         self.wake_up = WakeUp()
@@ -94,6 +97,9 @@ class Node:
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
         self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock)
+        self.guests: Guests | None = None
+        if self.logins is not None and settings.access.http == "login":
+            self.guests = Guests(self.broker, self.clock, self.logins, self.outside.ask)
 
     def close(self, *, clean: bool = True) -> None:
         """Keep everything and say that it is complete; connections that are left are closed as they are.

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-__all__ = ["INT32", "INT64", "decode_struct"]
+__all__ = ["INT32", "INT64", "Shape", "decode_struct"]
+
+Shape = type | range | dict[str, "Shape"] | list["Shape"]
 
 INT32: Final = range(-(1 << 31), 1 << 31)
 INT64: Final = range(-(1 << 63), 1 << 63)
@@ -59,30 +61,48 @@ def _fold(key: str) -> str:
     return "".join(folded if len(folded := letter.casefold()) == 1 else letter for letter in key)
 
 
-def decode_struct(data: bytes, fields: Mapping[str, type | range]) -> dict[str, Any] | None:
-    """Read an object with these fields; None if Go would not. A `range` is an integer within its bounds.
+def decode_struct(data: bytes, fields: Mapping[str, Shape]) -> dict[str, Any] | None:
+    """Read an object with these fields; None if Go would not.
 
-    What is absent or null is not in the result.
+    A shape is a type, a `range` (an integer within its bounds), fields (an object), or a list with one shape in it (of
+    any number of such). What is absent or null is not in the result; a null in a list is "" or an empty object.
     """
     try:
         # Go replaces what is not UTF-8, and does not take a byte order mark for white space.
         document = _DECODER.decode(data.decode("utf-8", "replace"))
+        return {} if document is None else _struct(document, fields)
     except (ValueError, RecursionError):
         return None
-    if document is None:
-        return {}
-    if not isinstance(document, _Object):
-        return None
+
+
+def _struct(value: Any, fields: Mapping[str, Shape]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, value in document.pairs:
+    for key, inner in _checked(value, _Object).pairs:
         name = _fold(key)
-        wanted = fields.get(name)
-        if wanted is None or value is None:
-            continue
-        if not (type(value) is int and value in wanted if isinstance(wanted, range) else type(value) is wanted):
-            return None
-        found[name] = _printable(value)
+        if name in fields and inner is not None:
+            found[name] = _read(inner, fields[name])
     return found
+
+
+def _read(value: Any, wanted: Shape) -> Any:
+    """Give a value as it is wanted; raises ValueError."""
+    if isinstance(wanted, range):
+        if type(value) is not int or value not in wanted:
+            raise ValueError(value)
+        return value
+    if isinstance(wanted, list):
+        (shape,) = wanted
+        zero = _Object([]) if isinstance(shape, dict) else ""
+        return [_read(zero if inner is None else inner, shape) for inner in _checked(value, list)]
+    if isinstance(wanted, dict):
+        return _struct(value, wanted)
+    return _printable(_checked(value, wanted))
+
+
+def _checked(value: Any, wanted: type) -> Any:
+    if type(value) is not wanted:
+        raise ValueError(value)
+    return value
 
 
 def _printable(value: Any) -> Any:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import hashlib
 import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from polymq.config_sections import NsqSettings, ServerSettings, Settings
+from polymq.config_sections import AccessSettings, NsqSettings, ServerSettings, Settings
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
 from polymq.gateways.contract import Peer
@@ -131,3 +132,35 @@ def test_the_log_level_can_be_changed_by_nsqds_names() -> None:
             assert logger.level == level
     finally:
         logger.setLevel(before)
+
+
+def test_doors_are_guarded_if_they_are_to_be(tmp_path: Path) -> None:
+    secret_hash = hashlib.sha256(b"planted").hexdigest()
+    settings = Settings(
+        server=ServerSettings(data=tmp_path / "data", http=ANY_PORT),
+        access=AccessSettings(secret_hash=secret_hash, http="login"),
+        nsq=nsq(tcp=ANY_PORT, http=ANY_PORT),
+    )
+    node = Node(settings)
+    mounts = mount_all(node, backlog=5)
+
+    def ask(mount: Mount, path: str, secret: str = "") -> bytes:
+        effects: list[Any] = []
+        header = f"Authorization: Bearer {secret}\r\n" if secret else ""
+        mount.factory(Peer("127.0.0.1", 1)).feed(memoryview(f"GET {path} HTTP/1.1\r\nHost: h\r\n{header}\r\n".encode()), effects)
+        data: bytes = effects[0].data
+        return data[9:12]
+
+    tcp, http, door = mounts
+    for mount, checked, path in ((http, "/ping", "/stats"), (door, "/healthz", "/v1/topics")):
+        assert ask(mount, checked) == b"200"
+        assert ask(mount, path) == b"401"
+        assert ask(mount, path, "wrong") == b"401"
+        assert ask(mount, path, "planted") == b"200"
+    assert ask(http, "/config/log_level", "planted") == b"200"
+    effects: list[Any] = []
+    tcp.factory(Peer("127.0.0.1", 1)).feed(memoryview(b"  V2SUB t c\n"), effects)
+    assert b"E_AUTH_FIRST" in effects[0].data
+    for mount in mounts:
+        mount.listener.close()
+    node.close()

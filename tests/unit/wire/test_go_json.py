@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polymq.wire.go_json import INT32, INT64, decode_struct
+from polymq.wire.go_json import INT32, INT64, Shape, decode_struct
 
 FIELDS: dict[str, type | range] = {"name": str, "flag": bool, "wide": INT64, "narrow": INT32}
 
@@ -71,3 +71,24 @@ def test_what_was_written_is_read(name: str, flag: bool, wide: int, narrow: int)
 @given(st.binary())
 def test_no_input_raises(data: bytes) -> None:
     read(data)
+
+
+NESTED: dict[str, Shape] = {"names": [str], "inner": {"name": str}, "many": [{"wide": INT64}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"names":["a",null],"inner":{"NAME":"b","x":1},"many":[{"wide":1},null,{}]}',
+         {"names": ["a", ""], "inner": {"name": "b"}, "many": [{"wide": 1}, {}, {}]}),
+        ('{"names":[],"inner":null,"many":[]}', {"names": [], "many": []}),
+        ('{"names":[1]}', None),
+        ('{"names":{}}', None),
+        ('{"inner":[]}', None),
+        ('{"inner":{"name":1}}', None),
+        ('{"many":[{"wide":"1"}]}', None),
+        ('{"many":[7]}', None),
+    ],
+)  # fmt: skip
+def test_lists_and_objects_within(text: str, found: object) -> None:
+    assert decode_struct(text.encode(), NESTED) == found
