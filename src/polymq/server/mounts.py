@@ -96,7 +96,9 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
         raise
     ports = {mount.what: _port(mount.listener) for mount in mounts}
     if _NSQ in ports:
-        discovery.start(_identity(node, ports.get(_NSQ, -1), ports.get(_NSQ_HTTP, -1)), registry)
+        section = node.settings.nsq
+        told = _identity(node, section.broadcast_tcp_port or ports[_NSQ], section.broadcast_http_port or ports.get(_NSQ_HTTP, -1))
+        discovery.start(told, registry)
     return mounts
 
 
@@ -141,6 +143,8 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discover
                 http_address=_option(section.http),
                 https_address=_option(section.https),
                 data_path=str(node.settings.server.data),
+                broadcast_tcp_port=section.broadcast_tcp_port or _port(tcp),
+                broadcast_http_port=section.broadcast_http_port or _port(http),
                 runtime=f"python{platform.python_version()}",
             ),
             settings=settings,

@@ -24,7 +24,7 @@ __all__ = ["NsqHttp", "NsqNode", "default_node_id"]
 class NsqNode:
     """What this node says of itself. A port of -1 is a unix socket's; addresses are as they were configured.
 
-    `runtime` stands where nsqd names its Go version;
+    The ports to broadcast are those that nsqlookupd is told; `runtime` stands where nsqd names its Go version;
     `node_id` None is nsqd's default, made of the host's name.
     """
 
@@ -37,6 +37,8 @@ class NsqNode:
     http_address: str = ""
     https_address: str = ""
     data_path: str = ""
+    broadcast_tcp_port: int = 0
+    broadcast_http_port: int = 0
     node_id: int | None = None
     runtime: str = "polymq"
 

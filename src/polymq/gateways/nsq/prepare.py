@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ChannelPreparer", "Surroundings"]
 
-_SECOND_NS: Final = 1_000_000_000
-# nsqd's, --http-client-connect-timeout and --http-client-request-timeout. The second bounds the whole wait here.
-_CONNECT_TIMEOUT_NS: Final = 2 * _SECOND_NS
-_TIMEOUT_NS: Final = 5 * _SECOND_NS
 # A thousand channels with the longest names fit three times over.
 _ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
 _OK: Final = 200
@@ -49,6 +45,9 @@ class Alarm(Protocol):
 
 class Surroundings(Protocol):
     """What there is around a broker, as far as it matters here."""
+
+    connect_timeout_ns: int  # nsqd's --http-client-connect-timeout
+    timeout_ns: int  # nsqd's --http-client-request-timeout; here it bounds the whole wait
 
     def directories(self) -> Iterable[Identity]:
         """List the directories that can be asked."""
@@ -118,7 +117,7 @@ class ChannelPreparer:
                 self._ask_next(source)
         # Groups are made in a turn of their own: this is the middle of a change of the catalogue.
         preparation.alarms.append(self._surroundings.call_after(0, partial(self._heard, preparation)))
-        preparation.alarms.append(self._surroundings.call_after(_TIMEOUT_NS, partial(self._finish, preparation)))
+        preparation.alarms.append(self._surroundings.call_after(self._surroundings.timeout_ns, partial(self._finish, preparation)))
 
     def topic_deleted(self, namespace: str, topic: str) -> None:
         """Want no more answers."""
@@ -143,7 +142,16 @@ class ChannelPreparer:
             preparation = source.waiting.popleft()
             if self._preparations.get(preparation.topic) is preparation:
                 source.asked += 1
-                self._surroundings.ask(_question(source.place, preparation.topic), partial(self._answered, source, preparation))
+                self._surroundings.ask(self._question(source.place, preparation.topic), partial(self._answered, source, preparation))
+
+    def _question(self, place: str, topic: str) -> Question:
+        return Question(
+            f"http://{place}/channels?topic={topic.replace('#', '%23')}",
+            timeout_ns=self._surroundings.timeout_ns,
+            connect_timeout_ns=self._surroundings.connect_timeout_ns,
+            headers=(("Accept", "application/vnd.nsq; version=1.0"),),
+            body_size_bytes_max=_ANSWER_SIZE_BYTES_MAX,
+        )
 
     def _answered(self, source: _Source, preparation: _Preparation, answer: object) -> None:
         """Take a directory's answer, or the lack of one: then the topic goes without."""
@@ -189,16 +197,6 @@ class ChannelPreparer:
 def _place(directory: Identity) -> str:
     host = directory.broadcast_address
     return f"[{host}]:{directory.http_port}" if ":" in host else f"{host}:{directory.http_port}"
-
-
-def _question(place: str, topic: str) -> Question:
-    return Question(
-        f"http://{place}/channels?topic={topic.replace('#', '%23')}",
-        timeout_ns=_TIMEOUT_NS,
-        connect_timeout_ns=_CONNECT_TIMEOUT_NS,
-        headers=(("Accept", "application/vnd.nsq; version=1.0"),),
-        body_size_bytes_max=_ANSWER_SIZE_BYTES_MAX,
-    )
 
 
 def _channels(answer: object) -> list[str] | str:

@@ -38,6 +38,9 @@ class FakeAlarm:
 class Story:
     """A broker, and directories whose answers are the test's."""
 
+    connect_timeout_ns = 2_000_000_000
+    timeout_ns = 5_000_000_000
+
     def __init__(self, *directories: Identity, own: dict[str, list[str]] | None = None) -> None:
         self.world = World(1)
         self.known = list(directories)
