@@ -25,6 +25,7 @@ type step struct {
 type job struct {
 	Action         string `json:"action"`
 	Address        string `json:"address"`
+	Directory      string `json:"directory"`
 	Topic          string `json:"topic"`
 	AuthSecret     string `json:"auth_secret"`
 	Steps          []step `json:"steps"`
@@ -127,7 +128,11 @@ func consume(j job) (any, error) {
 	consumer.SetLoggerLevel(nsq.LogLevelError)
 	h := &handler{job: j, enough: make(chan struct{})}
 	consumer.AddHandler(h)
-	if err := consumer.ConnectToNSQD(j.Address); err != nil {
+	connect, address := consumer.ConnectToNSQD, j.Address
+	if j.Directory != "" {
+		connect, address = consumer.ConnectToNSQLookupd, j.Directory
+	}
+	if err := connect(address); err != nil {
 		return nil, err
 	}
 	<-h.enough

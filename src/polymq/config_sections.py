@@ -147,6 +147,8 @@ class NsqSettings:
     lookup_tombstone_lifetime_ns: int = setting(
         45 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role hides a node for so long from a topic that it was tombstoned for"
     )
+    broadcast_tcp_port: int = setting(0, CountKind(0, 65535), "the TCP port that nsqlookupd is told; 0: the one that is listened on")
+    broadcast_http_port: int = setting(0, CountKind(0, 65535), "… and the HTTP port")
     lookupd_tcp_addresses: tuple[str, ...] = setting(
         (), TextsKind(), "the nsqlookupds that are told what this node has, HOST:PORT each (their TCP ports)"
     )

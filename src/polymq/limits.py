@@ -32,6 +32,7 @@ __all__ = [
     "LOOKUP_COMMANDS_UNANSWERED_MAX",
     "LOOKUP_IDENTIFY_SIZE_BYTES_MAX",
     "LOOKUP_LINE_SIZE_BYTES_MAX",
+    "LOOKUP_QUESTIONS_MAX",
     "LOOKUP_REGISTRATIONS_MAX",
     "LOOKUP_REPLY_SIZE_BYTES_MAX",
     "LOOKUP_SILENCE_NS_MAX",
@@ -162,6 +163,8 @@ LOOKUP_COMMANDS_UNANSWERED_MAX: Final = 1000
 LOOKUP_ADDRESSES_MAX: Final = 64
 # Channels of a new topic that are made because directories know them: more would be a directory that lies.
 LOOKUP_CHANNELS_MAX: Final = 1000
+# Questions for channels that one directory has at a time; more topics wait. It leaves most of QUESTIONS_MAX to others.
+LOOKUP_QUESTIONS_MAX: Final = 16
 
 # An answer to a question of ours: an authentication server's is a few hundred bytes, for a thousand topics 100 KiB.
 HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024

@@ -27,7 +27,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NSQD = ROOT / ".peers" / "bin" / "nsqd"
 KINDS = ("nsqd", "polymq")
 START_TIMEOUT_S = 20.0
-NO_LOOKUP = ("--nsq-lookup", "off", "--nsq-lookup-http", "off")
 STOP_TIMEOUT_S = 20.0
 # Flags of nsqd that are not called like the option they set.
 NSQD_FLAGS = {"e2e_processing_latency_percentiles": "e2e-processing-latency-percentile", "auth_http_addresses": "auth-http-address"}
@@ -105,7 +104,7 @@ def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, 
     settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]
     for name, value in (options or {}).items():
         settings += ["--set", f"nsq.{POLYMQ_NAMES.get(name, name)}={value}"]
-    return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *NO_LOOKUP, *settings]
+    return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *settings]
 
 
 def answers(address: str) -> bool:

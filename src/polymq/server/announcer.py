@@ -75,7 +75,7 @@ class Announcer:
         directory.redial.start()
 
     def _redial(self, name: str, address: Address) -> Redial:
-        return Redial(self._dialer, self._alarms, self._clock, address, partial(self._connected, name), settings=_REDIAL)
+        return Redial(self._dialer, self._alarms, self._clock, address, partial(self._connected, name), settings=_REDIAL, what="nsqlookupd")
 
     def _connected(self, name: str, _peer: Peer) -> Gateway:
         directory = self._directories[name]

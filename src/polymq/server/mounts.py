@@ -20,17 +20,15 @@ from polymq.gateways.http.guard import GuardedDoor, GuardedRouter
 from polymq.gateways.nsq.http import TlsRequired, concerns_all, nsq_router
 from polymq.gateways.nsq.http_answers import refuse as refuse_nsq
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
-from polymq.gateways.nsq.prepare import ChannelPreparer
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.http import LookupHttp, lookup_router
-from polymq.gateways.nsqlookup.own import OwnNode
 from polymq.gateways.nsqlookup.registry import Registry
 from polymq.gateways.nsqlookup.tcp import LookupGateway
 from polymq.protocols.http.router import Route, Router
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.protocols.nsqlookup.identify import Identity
 from polymq.protocols.nsqlookup.settings import LookupSettings
-from polymq.server.announcer import Announcer
+from polymq.server.discovery import Discovery
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
 from polymq.server.statistics import register_connections
@@ -56,11 +54,11 @@ __all__ = ["Mount", "mount_all", "nsq_settings", "start_statsd"]
 Context = TypeVar("Context")
 
 _NS_PER_MS: Final = 1_000_000
-_AT_ONCE: Final = 0  # a due time that is always past
 # 128 bits: whoever has such a token may settle a stream's messages.
 _TOKEN_SIZE_BYTES: Final = 16
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
+_NSQ: Final = "NSQ"
 _NSQ_HTTP: Final = "NSQ's HTTP"
 _NSQ_LEVELS: Final = {"warning": "warn"}
 
@@ -101,11 +99,10 @@ def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
 def mount_all(node: Node, *, backlog: int) -> list[Mount]:
     """Open everything that the settings ask for. Raises ConfigError, and leaves nothing open then."""
     mounts: list[Mount] = []
+    discovery = Discovery(node)
     try:
-        announcer = mount_nsq(node, backlog, mounts)
-        registry = mount_lookup(node, backlog, mounts, announcer.identity if announcer else None)
-        if announcer is not None:
-            _prepare_channels(node, announcer, registry)
+        mount_nsq(node, backlog, mounts, discovery)
+        registry = mount_lookup(node, backlog, mounts)
         mount_door(node, backlog, mounts)
     except ConfigError:
         for mount in mounts:
@@ -114,6 +111,11 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
     pump = node.pump
     listeners = {mount.listener.address: mount.what for mount in mounts}
     register_connections(node.broker.statistics, lambda: pump.connections, lambda: pump.opened_count, listeners)
+    ports = {mount.what: _port(mount.listener) for mount in mounts}
+    if _NSQ in ports:
+        section = node.settings.nsq
+        told = _identity(node, section.broadcast_tcp_port or ports[_NSQ], section.broadcast_http_port or ports.get(_NSQ_HTTP, -1))
+        discovery.start(told, registry)
     return mounts
 
 
@@ -129,8 +131,8 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock, peer)))
 
 
-def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Announcer | None:
-    """Open what the NSQ section asks for. Gives who tells directories of this node, if NSQ's clients can connect to it."""
+def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discovery) -> None:
+    """Open what the NSQ section asks for."""
     section = node.settings.nsq
     settings = replace(nsq_settings(section), auth_required=node.logins is not None)
     whoever = ANONYMOUS if node.logins is None else STRANGER
@@ -143,21 +145,10 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> Announcer | None
         def nsq(peer: Peer) -> Gateway:
             return NsqGateway(node.broker.session(whoever), peer, settings, node.clock.monotonic_ns, make_tls, node.logins)
 
-        mounts.append(Mount("NSQ", tcp, nsq))
+        mounts.append(Mount(_NSQ, tcp, nsq))
     http, https = _http_listeners(node, backlog, has_tls=make_tls is not None)
-    identity = Identity(
-        broadcast_address=_broadcast_address(node),
-        hostname=socket.gethostname(),
-        http_port=_port(http),
-        tcp_port=_port(tcp),
-        version=settings.version,
-    )
-    announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity) if tcp is not None else None
-    if announcer is not None:
-        announcer.announce_to(section.lookupd_tcp_addresses)
-    context = _nsq_context(node, settings, identity, announcer)
+    context = _nsq_context(node, settings, discovery, tcp_port=_port(tcp), http_port=_port(http))
     _mount_nsq_http(node, mounts, context, http, https, make_tls)
-    return announcer
 
 
 def _http_listeners(node: Node, backlog: int, *, has_tls: bool) -> tuple[SocketListener | None, SocketListener | None]:
@@ -209,70 +200,55 @@ def _guarded(
     return lambda peer: GuardedRouter(door, peer, node.clock)
 
 
-def _nsq_context(node: Node, settings: NsqSettings, identity: Identity, announcer: Announcer | None) -> NsqHttp:
+def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp_port: int, http_port: int) -> NsqHttp:
     """Say what nsqd's endpoints know."""
     section = node.settings.nsq
     return NsqHttp(
         session=node.broker.session(ANONYMOUS),
         clock=node.clock,
         node=NsqNode(
-            broadcast_address=identity.broadcast_address,
-            host_name=identity.hostname,
-            tcp_port=identity.tcp_port,
-            http_port=identity.http_port,
+            broadcast_address=_broadcast_address(node),
+            host_name=socket.gethostname(),
+            tcp_port=tcp_port,
+            http_port=http_port,
             started_at_ns=node.started_at_ns,
             tcp_address=_option(section.tcp),
             http_address=_option(section.http),
             https_address=_option(section.https),
             data_path=str(node.settings.server.data),
+            broadcast_tcp_port=section.broadcast_tcp_port or tcp_port,
+            broadcast_http_port=section.broadcast_http_port or http_port,
             runtime=f"python{platform.python_version()}",
         ),
         make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
         settings=settings,
-        options=nsqd_options(section, broadcast_address=identity.broadcast_address, http_port=identity.http_port),
+        options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=http_port),
         change_log_level=_change_log_level,
-        announce_to=announcer.announce_to if announcer is not None else lambda _addresses: None,
+        change_lookupd_addresses=discovery.announce_to,
         log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
         lookupd_addresses=list(section.lookupd_tcp_addresses),
     )
 
 
-def mount_lookup(node: Node, backlog: int, mounts: list[Mount], own: Identity | None) -> Registry | None:
-    """Open the lookup role, and give what it knows. `own` is this node as it would announce itself; None: it has nothing for NSQ's clients."""
+def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | None:
+    """Open the lookup role, and give what it will know."""
     section = node.settings.nsq
     listeners = _lookup_listeners(node, backlog)
-    tcp, http = listeners.get("nsq.lookup_tcp"), listeners.get("nsq.lookup_http")
-    if tcp is None and http is None:
+    if not listeners:
         return None
+    tcp, http = listeners.get("nsq.lookup_tcp"), listeners.get("nsq.lookup_http")
     settings = LookupSettings(
         inactive_producer_timeout_ns=section.lookup_inactive_producer_timeout_ns,
         tombstone_lifetime_ns=section.lookup_tombstone_lifetime_ns,
     )
     registry = Registry(node.clock.monotonic_ns, settings)
-    host_name = socket.gethostname()
-    identity = Identity(node.settings.server.advertise or host_name, host_name, http_port=_port(http), tcp_port=_port(tcp))
-    if own is not None:
-        node_here = OwnNode(registry, own, f"{own.broadcast_address}:{own.tcp_port}")
-        node.broker.tell(node_here)
-        node.broker.follow(node_here)
+    identity = _identity(node, _port(tcp), _port(http))
     if tcp is not None:
         mounts.append(Mount("NSQ lookup", tcp, lambda peer: LookupGateway(registry, identity, peer, node.clock.monotonic_ns)))
     if http is not None:
         router, context = lookup_router(), LookupHttp(registry, node.clock)
         mounts.append(Mount("NSQ lookup's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
     return registry
-
-
-def _prepare_channels(node: Node, announcer: Announcer, registry: Registry | None) -> None:
-    """Have new topics get the channels that directories know."""
-
-    def soon(function: Callable[[], None]) -> None:
-        node.pump.call_at(_AT_ONCE, function)
-
-    def own(topic: str) -> list[str]:
-        return registry.channels(topic) if registry is not None else []
-
-    node.broker.follow(ChannelPreparer(node.broker.session(ANONYMOUS), announcer.known, node.outside.ask, soon, own))
 
 
 def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:
@@ -282,16 +258,16 @@ def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:
     asked for is no reason not to start.
     """
     section = node.settings.nsq
-    addresses = {"nsq.lookup_tcp": section.lookup_tcp, "nsq.lookup_http": section.lookup_http}
+    wanted = {"nsq.lookup_tcp": section.lookup_tcp, "nsq.lookup_http": section.lookup_http}
+    addresses = {name: address for name, address in wanted.items() if address is not None}
     listeners: dict[str, SocketListener] = {}
     try:
         for name, address in addresses.items():
-            if address is not None:
-                listeners[name] = _listen(name, address, backlog)
+            listeners[name] = _listen(name, address, backlog)
     except ConfigError as error:
         for listener in listeners.values():
             listener.close()
-        if any(name in node.settings.origins and address is not None for name, address in addresses.items()):
+        if any(name in node.settings.origins for name in addresses):
             raise
         log.warning("%s; going on without the lookup role (off says so, another address insists)", error)
         return {}
@@ -308,6 +284,11 @@ def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:
 
 def _broadcast_address(node: Node) -> str:
     return node.settings.server.advertise or socket.gethostname()
+
+
+def _identity(node: Node, tcp_port: int, http_port: int) -> Identity:
+    """Say where others find this node, or its lookup role."""
+    return Identity(_broadcast_address(node), socket.gethostname(), http_port=http_port, tcp_port=tcp_port)
 
 
 def _option(address: Address | None) -> str:

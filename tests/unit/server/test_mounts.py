@@ -58,6 +58,13 @@ def mounted(tmp_path: Path) -> Iterator[Any]:
         node.close()
 
 
+def answer(mount: Mount, path: str) -> bytes:
+    """One HTTP request."""
+    effects: list[Any] = []
+    mount.factory(Peer("127.0.0.1", 1)).feed(memoryview(f"GET {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode()), effects)
+    return bytes(effects[0].data)
+
+
 def test_both_listeners_make_their_gateways(mounted: Any) -> None:
     tcp, http = mounted(nsq(tcp=ANY_PORT, http=ANY_PORT))
     peer = Peer("127.0.0.1", 1)
@@ -90,10 +97,15 @@ def test_unix_sockets(mounted: Any, tmp_path: Path) -> None:
 def test_the_lookup_role_lists_this_node(mounted: Any) -> None:
     tcp, lookup, http = mounted(nsq(tcp=ANY_PORT, http=None, lookup_tcp=ANY_PORT, lookup_http=ANY_PORT))
     assert isinstance(lookup.factory(Peer("127.0.0.1", 1)), LookupGateway)
-    gateway = http.factory(Peer("127.0.0.1", 1))
-    effects: list[Any] = []
-    gateway.feed(memoryview(b"GET /nodes HTTP/1.1\r\nHost: h\r\n\r\n"), effects)
-    assert f'"broadcast_address":"here.invalid","tcp_port":{tcp.listener.bound.port},"http_port":-1'.encode() in effects[0].data
+    assert f'"broadcast_address":"here.invalid","tcp_port":{tcp.listener.bound.port},"http_port":-1'.encode() in answer(http, "/nodes")
+
+
+def test_other_ports_may_be_told_than_are_listened_on(mounted: Any) -> None:
+    ports = {"broadcast_tcp_port": 14150, "broadcast_http_port": 14151}
+    _, http, _, directory = mounted(nsq(tcp=ANY_PORT, http=ANY_PORT, lookup_tcp=ANY_PORT, lookup_http=ANY_PORT, **ports))
+    assert b'"tcp_port":14150,"http_port":14151' in answer(directory, "/nodes")
+    assert answer(http, "/config/broadcast_tcp_port").endswith(b"14150")
+    assert b'"tcp_port":14150' not in answer(http, "/info")
 
 
 @pytest.mark.parametrize("name", ["lookup_tcp", "lookup_http"])

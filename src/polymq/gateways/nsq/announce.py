@@ -73,7 +73,7 @@ class AnnouncingGateway(BaseGateway):
         self._queue: deque[bytes] = deque()
         self._unanswered = 0
         self._leaving = False
-        self._reason = "closed by the directory"
+        self._reason = "it has closed the connection"
 
     def leave(self) -> None:
         """Close: the directory is not to be told anything any more."""
@@ -131,7 +131,7 @@ class AnnouncingGateway(BaseGateway):
         self._queue.clear()
         self.directory = None
         if not self._leaving:
-            self._keeper.lost(f"nsqlookupd: {self._reason}")
+            self._keeper.lost(self._reason)
 
     def _answered(self, reply: bytes, effects: list[Effect]) -> bool:
         """Take one answer; whether to go on."""

@@ -77,7 +77,7 @@ def change_option(request: Request, context: NsqHttp) -> Response:
     value = bytes(request.body_view)
     if option == "nsqlookupd_tcp_addresses":
         context.lookupd_addresses = _addresses(value)
-        context.announce_to(context.lookupd_addresses or ())
+        context.change_lookupd_addresses(list(context.lookupd_addresses or ()))
     elif option == "log_level":
         level = value.decode("utf-8", "replace").lower()
         if level not in _LOG_LEVELS:
@@ -123,8 +123,8 @@ def _options(context: NsqHttp) -> dict[str, object]:
         "http_address": node.http_address,
         "https_address": node.https_address,
         "broadcast_address": node.broadcast_address,
-        "broadcast_tcp_port": node.tcp_port,
-        "broadcast_http_port": node.http_port,
+        "broadcast_tcp_port": node.broadcast_tcp_port,
+        "broadcast_http_port": node.broadcast_http_port,
         "nsqlookupd_tcp_addresses": context.lookupd_addresses,
         "data_path": node.data_path,
         "msg_timeout": settings.message_timeout_ms * _NS_PER_MS,

@@ -2,19 +2,21 @@
 
 A channel gets what is published from its beginning on, so one that is only made when its consumer finds this node
 would miss the first messages. A new topic's messages are therefore withheld until the directories have been asked,
-or have been silent for too long; publishers are not held up.
+or have been silent for too long; publishers are not held up. A directory that fails is asked about one topic at a
+time until it answers again, and the others go without it at once.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.errors import Refusal
-from polymq.limits import LOOKUP_ADDRESSES_MAX, LOOKUP_CHANNELS_MAX
+from polymq.limits import LOOKUP_CHANNELS_MAX, LOOKUP_QUESTIONS_MAX
 from polymq.protocols.http.client import Answer, Failure, Question
 from polymq.protocols.nsq.names import is_ephemeral, is_valid_name
 
@@ -25,19 +27,39 @@ if TYPE_CHECKING:
     from polymq.core.session import Session
     from polymq.protocols.nsqlookup.identify import Identity
 
-    Ask = Callable[[Question, Callable[[object], None]], None]
+__all__ = ["ChannelPreparer", "Surroundings"]
 
-__all__ = ["ChannelPreparer"]
-
-_SECOND_NS: Final = 1_000_000_000
-# nsqd's, --http-client-connect-timeout and --http-client-request-timeout.
-_CONNECT_TIMEOUT_NS: Final = 2 * _SECOND_NS
-_TIMEOUT_NS: Final = 5 * _SECOND_NS
 # A thousand channels with the longest names fit three times over.
 _ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
 _OK: Final = 200
 
 log = logging.getLogger(__name__)
+
+
+class Alarm(Protocol):
+    """Something that is to be called at a time."""
+
+    def cancel(self) -> None:
+        """Do not call it."""
+
+
+class Surroundings(Protocol):
+    """What there is around a broker, as far as it matters here."""
+
+    connect_timeout_ns: int  # nsqd's --http-client-connect-timeout
+    timeout_ns: int  # nsqd's --http-client-request-timeout; here it bounds the whole wait
+
+    def directories(self) -> Iterable[Identity]:
+        """List the directories that can be asked."""
+
+    def own_channels(self, topic: str) -> list[str]:
+        """List the channels that this node's own lookup role knows."""
+
+    def ask(self, question: Question, answered: Callable[[object], None]) -> None:
+        """Put a question; `answered` gets an Answer or a Failure in a later turn."""
+
+    def call_after(self, delay_ns: int, function: Callable[[], None]) -> Alarm:
+        """Call `function` in a later turn."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,55 +69,60 @@ class _Preparation:
     topic: str
     missing: int
     channels: dict[str, None] = field(default_factory=dict)
+    alarms: list[Alarm] = field(default_factory=list)
+
+    def learn(self, channels: Iterable[str]) -> None:
+        """Take what a directory says. An ephemeral channel without a consumer would not live."""
+        for channel in channels:
+            name = channel.encode("utf-8", "replace")
+            if len(self.channels) < LOOKUP_CHANNELS_MAX and is_valid_name(name) and not is_ephemeral(name):
+                self.channels[channel] = None
+
+
+@dataclass(slots=True)
+class _Source:
+    """A directory by its place: how many questions it has, who waits for a turn, and what was wrong the last time."""
+
+    place: str
+    asked: int = 0
+    waiting: deque[_Preparation] = field(default_factory=deque)
+    complaint: str = ""
 
 
 class ChannelPreparer:
-    """A follower of the core's catalogue. `directories` gives those that can be asked; `own`, the lookup role's channels."""
+    """A follower of the core's catalogue."""
 
-    def __init__(
-        self,
-        session: Session,
-        directories: Callable[[], Iterable[Identity]],
-        ask: Ask,
-        soon: Callable[[Callable[[], None]], None],
-        own: Callable[[str], list[str]],
-    ) -> None:
-        """Ask by `ask`; `soon` calls something in a later turn."""
+    def __init__(self, session: Session, surroundings: Surroundings) -> None:
         self._session = session
-        self._directories = directories
-        self._ask = ask
-        self._soon = soon
-        self._own = own
+        self._surroundings = surroundings
         self._preparations: dict[str, _Preparation] = {}
-        self._complaints: dict[str, str] = {}
+        self._sources: dict[str, _Source] = {}
 
     def topic_created(self, namespace: str, topic: str) -> None:
         """Ask who knows channels of it."""
         if namespace or not is_valid_name(topic.encode("utf-8")):
             return
-        directories = list(self._directories())
-        own = self._own(topic)
-        if not directories and not own:
+        sources = self._current_sources()
+        own = self._surroundings.own_channels(topic)
+        if not sources and not own:
             return
-        preparation = _Preparation(topic, len(directories) + 1)
-        self._preparations[topic] = preparation
+        preparation = self._preparations[topic] = _Preparation(topic, len(sources) + 1)
+        preparation.learn(own)
         self._session.withhold_topic(topic, withheld=True)
-        for directory in directories:
-            place = _place(directory)
-            question = Question(
-                f"http://{place}/channels?topic={topic.replace('#', '%23')}",
-                timeout_ns=_TIMEOUT_NS,
-                connect_timeout_ns=_CONNECT_TIMEOUT_NS,
-                headers=(("Accept", "application/vnd.nsq; version=1.0"),),
-                body_size_bytes_max=_ANSWER_SIZE_BYTES_MAX,
-            )
-            self._ask(question, partial(self._answered, preparation, place))
-        self._soon(partial(self._heard, preparation, own))
+        for source in sources:
+            if source.complaint and source.asked:
+                preparation.missing -= 1
+            else:
+                source.waiting.append(preparation)
+                self._ask_next(source)
+        # Groups are made in a turn of their own: this is the middle of a change of the catalogue.
+        preparation.alarms.append(self._surroundings.call_after(0, partial(self._heard, preparation)))
+        preparation.alarms.append(self._surroundings.call_after(self._surroundings.timeout_ns, partial(self._finish, preparation)))
 
     def topic_deleted(self, namespace: str, topic: str) -> None:
         """Want no more answers."""
-        if not namespace:
-            self._preparations.pop(topic, None)
+        if not namespace and topic in self._preparations:
+            self._forget(self._preparations[topic])
 
     def group_created(self, namespace: str, topic: str, group: str, kind: GroupKind) -> None:
         """Have nothing to do with it."""
@@ -103,38 +130,68 @@ class ChannelPreparer:
     def group_deleted(self, namespace: str, topic: str, group: str, kind: GroupKind) -> None:
         """Have nothing to do with it."""
 
-    def _answered(self, preparation: _Preparation, place: str, answer: object) -> None:
+    def _current_sources(self) -> list[_Source]:
+        """Give the directories of the moment with what is known of each; others are forgotten once they have answered."""
+        places = dict.fromkeys(map(_place, self._surroundings.directories()))
+        self._sources = {place: source for place, source in self._sources.items() if place in places or source.asked}
+        return [self._sources.setdefault(place, _Source(place)) for place in places]
+
+    def _ask_next(self, source: _Source) -> None:
+        """Ask about those who wait, as far as there may be questions."""
+        while source.waiting and source.asked < LOOKUP_QUESTIONS_MAX:
+            preparation = source.waiting.popleft()
+            if self._preparations.get(preparation.topic) is preparation:
+                source.asked += 1
+                self._surroundings.ask(self._question(source.place, preparation.topic), partial(self._answered, source, preparation))
+
+    def _question(self, place: str, topic: str) -> Question:
+        return Question(
+            f"http://{place}/channels?topic={topic.replace('#', '%23')}",
+            timeout_ns=self._surroundings.timeout_ns,
+            connect_timeout_ns=self._surroundings.connect_timeout_ns,
+            headers=(("Accept", "application/vnd.nsq; version=1.0"),),
+            body_size_bytes_max=_ANSWER_SIZE_BYTES_MAX,
+        )
+
+    def _answered(self, source: _Source, preparation: _Preparation, answer: object) -> None:
         """Take a directory's answer, or the lack of one: then the topic goes without."""
+        source.asked -= 1
         found = _channels(answer)
         complaint = found if isinstance(found, str) else ""
-        if complaint and self._complaints.get(place) != complaint:
-            log.warning("nsqlookupd %s does not say which channels topic %s should have: %s", place, preparation.topic, complaint)
-        if complaint and len(self._complaints) < LOOKUP_ADDRESSES_MAX:
-            self._complaints[place] = complaint
-        else:
-            self._complaints.pop(place, None)
-        self._heard(preparation, [] if isinstance(found, str) else found)
+        if complaint and complaint != source.complaint:
+            log.warning("nsqlookupd %s does not say which channels topic %s should have: %s", source.place, preparation.topic, complaint)
+        source.complaint = complaint
+        if not isinstance(found, str):
+            preparation.learn(found)
+        self._heard(preparation)
+        if complaint:
+            waiting, source.waiting = source.waiting, deque()
+            for other in waiting:
+                self._heard(other)
+        self._ask_next(source)
 
-    def _heard(self, preparation: _Preparation, channels: list[str]) -> None:
-        for channel in channels:
-            name = channel.encode("utf-8", "replace")
-            # An ephemeral channel without a consumer would not live.
-            if len(preparation.channels) < LOOKUP_CHANNELS_MAX and is_valid_name(name) and not is_ephemeral(name):
-                preparation.channels[channel] = None
+    def _heard(self, preparation: _Preparation) -> None:
         preparation.missing -= 1
-        if not preparation.missing and self._preparations.get(preparation.topic) is preparation:
-            del self._preparations[preparation.topic]
+        if not preparation.missing:
             self._finish(preparation)
 
     def _finish(self, preparation: _Preparation) -> None:
-        """Make the channels, then let the messages go to all of them."""
+        """Make the channels that are known, then let the messages go to all of them."""
         topic = preparation.topic
+        if self._preparations.get(topic) is not preparation:
+            return
+        self._forget(preparation)
         try:
             for channel in preparation.channels:
                 self._session.create_group(topic, channel)
         except Refusal as refusal:
             log.warning("topic %s is without some of its channels: %s", topic, refusal)
         self._session.withhold_topic(topic, withheld=False)
+
+    def _forget(self, preparation: _Preparation) -> None:
+        del self._preparations[preparation.topic]
+        for alarm in preparation.alarms:
+            alarm.cancel()
 
 
 def _place(directory: Identity) -> str:

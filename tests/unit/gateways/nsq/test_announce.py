@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,7 +79,7 @@ class Story:
             self.world.clock.now_ns = due_ns
             name = TimerName(value)
             self.timers[name] = None
-            self._call(lambda effects, name=name: self.gateway.timer(name, effects))
+            self._call(partial(self.gateway.timer, name))
         self.world.clock.now_ns = end_ns
 
     def taken(self) -> bytes:
@@ -245,7 +246,7 @@ def test_a_directory_that_hangs_is_left(answers: int) -> None:
     assert story.closed is None
     story.wait(0.2)
     assert story.closed == "no answer within 5 s"
-    assert story.keeper.said[-1] == "nsqlookupd: no answer within 5 s"
+    assert story.keeper.said[-1] == "no answer within 5 s"
 
 
 def test_answers_may_not_come_before_their_commands() -> None:
@@ -278,24 +279,26 @@ def test_a_directory_that_answers_nonsense_is_left(answers: list[bytes], reason:
     for answer in answers:
         story.hear(answer)
     assert story.closed == reason
-    assert story.keeper.said[-1] == f"nsqlookupd: {reason}"
+    assert story.keeper.said[-1] == reason
 
 
 def test_nobody_follows_for_a_connection_that_is_gone() -> None:
     story = announced()
     story.gateway.ended()
+    assert story.world.broker.catalogue.followers._listeners == {}
     story.world.session.create_topic("t")
     story.turn()
     assert b"REGISTER" not in story.taken()
     assert story.gateway.directory is None
-    assert story.keeper.said == ["settled", "nsqlookupd: closed by the directory"]
+    assert story.keeper.said == ["settled", "it has closed the connection"]
 
 
 def test_nobody_calls_again_when_it_was_our_wish() -> None:
-    for leave in (lambda story: story.gateway.leave(), lambda story: story.call(story.gateway.stopping)):
-        story = announced()
-        leave(story)
-        story.turn()
+    removed, stopped = announced(), announced()
+    removed.gateway.leave()
+    removed.turn()
+    stopped.call(stopped.gateway.stopping)
+    for story in (removed, stopped):
         assert story.closed is not None
         assert story.keeper.said == ["settled"]
 

@@ -62,7 +62,7 @@ def test_addresses_are_changed(world: NsqWorld, value: bytes, shown: str) -> Non
 
 def test_whoever_announces_this_node_is_told(world: NsqWorld) -> None:
     told: list[list[str]] = []
-    world.context.announce_to = lambda addresses: told.append(list(addresses))
+    world.context.change_lookupd_addresses = told.append
     for value in (b'["a:1"]', b"[]", b"null", b"[1]"):
         world.ask("PUT", "/config/nsqlookupd_tcp_addresses", value)
     assert told == [["a:1"], [], []]
