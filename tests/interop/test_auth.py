@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from http.server import BaseHTTPRequestHandler
 
+# Test certificate: CN test.invalid, its own authority.
+IDENTITY = Path(__file__).parents[1] / "unit" / "wire" / "self_signed.pem"
 ANSWER = b'{"identity":"me","identity_url":"http://me.invalid","permission_count":1}'
 
 
@@ -324,3 +328,26 @@ def test_by_post(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         with running("polymq", tmp_path, options={"auth_http_addresses": auths.address}) as server:
             assert talk(server, auth(b"s<")) == [ANSWER]
         assert auths.asked == [{"path": "/auth", "common_name": "", "remote_ip": "127.0.0.1", "secret": "s<", "tls": "false"}]
+
+
+# Within TLS
+
+
+@pytest.mark.parametrize("certificate", [False, True])
+@pytest.mark.parametrize("kind", chosen_kinds())
+def test_within_tls_the_server_is_told_so(kind: str, certificate: bool, tmp_path: Any) -> None:
+    policy = {"tls_client_auth_policy": "require-verify", "tls_root_ca_file": str(IDENTITY)} if certificate else {}
+    with auth_server() as auths:
+        auths.answers["s"] = good()
+        options = {"auth_http_addresses": auths.address, "tls_cert": str(IDENTITY), "tls_key": str(IDENTITY), **policy}
+        with running(kind, tmp_path, options=options) as server, Raw(server.tcp, tls_v1=True) as raw:
+            assert json.loads(raw.settings)["tls_v1"] is True
+            context = ssl.create_default_context(cafile=str(IDENTITY))
+            if certificate:
+                context.load_cert_chain(IDENTITY)
+            raw.socket = context.wrap_socket(raw.socket, server_hostname="test.invalid")
+            assert raw.frame() == (0, b"OK")
+            raw.send(auth(b"s"))
+            assert raw.frame() == (0, ANSWER)
+        (asked,) = auths.asked
+    assert (asked["tls"], asked["common_name"]) == ("true", "test.invalid" if certificate else "")

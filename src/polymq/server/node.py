@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import random
 import secrets
+import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -101,7 +103,7 @@ class Node:
         register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
         register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
-        self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock)
+        self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock, partial(_client_context, settings))
         self.guests: Guests | None = None
         if self.logins is not None and settings.access.http == "login":
             self.guests = Guests(self.broker, self.clock, self.logins, self.outside.ask)
@@ -123,6 +125,11 @@ class Node:
         self._worker.close()
         self.poller.close()
         self.wake_up.close()
+
+
+def _client_context(settings: Settings) -> ssl.SSLContext:
+    """Say who vouches for the servers that are asked over HTTPS, as nsqd does: those who vouch for clients, or the system's."""
+    return ssl.create_default_context(cafile=settings.nsq.tls_root_ca_file or None)
 
 
 def _boot_id() -> str:
