@@ -29,7 +29,9 @@ KINDS = ("nsqd", "polymq")
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
 # Flags of nsqd that are not called like the option they set.
-NSQD_FLAGS = {"e2e_processing_latency_percentiles": "e2e-processing-latency-percentile"}
+NSQD_FLAGS = {"e2e_processing_latency_percentiles": "e2e-processing-latency-percentile", "auth_http_addresses": "auth-http-address"}
+# Those that are given once for each value.
+NSQD_REPEATED = ("auth_http_addresses",)
 # Options of nsqd that polymq calls otherwise.
 POLYMQ_NAMES = {"https_address": "https"}
 
@@ -91,7 +93,11 @@ def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, 
             pytest.fail(f"{NSQD} is missing: run peers/build.sh")
         timeout = f"-msg-timeout={message_timeout_ms}ms"
         advertise = "-broadcast-address=127.0.0.1"
-        flags = [f"-{NSQD_FLAGS.get(name, name.replace('_', '-'))}={value}" for name, value in (options or {}).items()]
+        flags = [
+            f"-{NSQD_FLAGS.get(name, name.replace('_', '-'))}={value}"
+            for name, values in (options or {}).items()
+            for value in (values.split(",") if name in NSQD_REPEATED else [values])
+        ]
         return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", advertise, timeout, *flags]
     # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
     ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))

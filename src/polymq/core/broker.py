@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from polymq.core.access import AllowAll
+from polymq.core import followers
+from polymq.core.access import ByPermissions
 from polymq.core.broker_statistics import register_statistics
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
@@ -19,6 +20,7 @@ from polymq.core.statistics import Registry
 
 if TYPE_CHECKING:
     from polymq.core.access import Authorizer, Principal
+    from polymq.core.followers import CatalogueListener
     from polymq.core.group import Delivery
     from polymq.core.ports import Clock, Random, Store
     from polymq.core.topic import Topic
@@ -45,7 +47,7 @@ class Broker:
     ) -> None:
         self.settings = settings or CoreSettings()
         self.store = store
-        self.authorizer: Authorizer = authorizer or AllowAll()
+        self.authorizer: Authorizer = authorizer or ByPermissions()
         self.statistics = Registry()
         self.kernel = Kernel(
             store,
@@ -72,6 +74,18 @@ class Broker:
         session = Session(self, principal)
         self.sessions[session] = None
         return session
+
+    def follow(self, listener: CatalogueListener) -> None:
+        """Tell `listener` of every topic and group that comes or goes from here on."""
+        self.catalogue.followers.add(listener)
+
+    def unfollow(self, listener: CatalogueListener) -> None:
+        """Tell `listener` nothing more."""
+        self.catalogue.followers.remove(listener)
+
+    def tell(self, listener: CatalogueListener) -> None:
+        """Tell `listener` what there is, as if it were being created now."""
+        followers.tell(listener, self.catalogue.topics.values())
 
     # -- a turn ----------------------------------------------------------------------------------------------------
 

@@ -62,14 +62,13 @@ class Pump:
         clock: Clock,
         watcher: Watcher,
         *,
-        outside: Outside | None = None,
         settings: PumpSettings | None = None,
     ) -> None:
         self._broker = broker
         self._store = store
         self._clock = clock
         self._watcher = watcher
-        self._outside = outside
+        self.outside: Outside | None = None  # who asks questions needs the pump for it, so that comes later
         self._settings = settings or PumpSettings()
         self._intake = Intake()
         self._pool = BufferPool()
@@ -429,10 +428,10 @@ class Pump:
         self._set_timer(connection, PumpTimer.ASK, effect.deadline_ns)
         self._follow(connection)
         answered = partial(self.answered, connection, effect.token)
-        if self._outside is None:
+        if self.outside is None:
             answered(None)
         else:
-            self._outside.ask(effect.request, answered)
+            self.outside.ask(effect.request, answered)
 
     # Output
 

@@ -9,7 +9,7 @@ This file knows no endpoint and no protocol but HTTP. Read next: `protocols/http
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from polymq import limits
 from polymq.errors import PolyMQError
@@ -27,19 +27,29 @@ if TYPE_CHECKING:
     from polymq.gateways.contract import Layer
     from polymq.gateways.effects import Effect
     from polymq.gateways.outbox import Outbox
-    from polymq.protocols.http.decode import Event
-    from polymq.protocols.http.router import Router
+    from polymq.protocols.http.decode import BodyRule, Event
     from polymq.wire.exchange import Consumer
 
-__all__ = ["HttpGateway"]
+__all__ = ["Answering", "HttpGateway"]
 
 Context = TypeVar("Context")
+ContextIn = TypeVar("ContextIn", contravariant=True)
 
 NOBODY: Final = Peer("", 0)
 _NOTHING: Final = memoryview(b"")
 # What OpenSSL calls it when the first bytes of a connection are no handshake but a request.
 _PLAIN_REQUEST: Final = "HTTP_REQUEST"
 _NOT_TLS: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+
+class Answering(Protocol[ContextIn]):
+    """Who answers requests: a `Router`, or a guard in front of one."""
+
+    def body_rule(self, method: str, path: str) -> BodyRule:
+        """Say what is done with the body of such a request."""
+
+    def answer(self, request: Request, context: ContextIn) -> Response | Retry:
+        """Answer a request, now or later."""
 
 
 class _Stream:
@@ -71,7 +81,7 @@ class HttpGateway(BaseGateway, Generic[Context]):
 
     def __init__(
         self,
-        router: Router[Context],
+        router: Answering[Context],
         context: Context,
         clock: Clock,
         peer: Peer = NOBODY,

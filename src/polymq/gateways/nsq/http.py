@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq import limits
+from polymq.core.access import Action
 from polymq.gateways.nsq import http_answers, http_topics
 from polymq.gateways.nsq.http_answers import refuse
 from polymq.gateways.nsq.http_config import change_option, show_option
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from polymq.protocols.nsq.settings import NsqSettings
     from polymq.wire.exchange import Request
 
-__all__ = ["TlsRequired", "nsq_router"]
+__all__ = ["TlsRequired", "concerns_all", "nsq_router"]
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -54,6 +55,13 @@ def info(_request: Request, context: NsqHttp) -> Response:
             "max_deflate_level": settings.deflate_level_max,
         }
     )
+
+
+def concerns_all(request: Request) -> Action | None:
+    """Say what one must be allowed to do to all topics for a request that is about the node."""
+    if request.path.startswith("/debug"):
+        return Action.MANAGE
+    return Action.MANAGE if request.path.startswith("/config/") and request.method != "GET" else None
 
 
 class TlsRequired(Router["NsqHttp"]):

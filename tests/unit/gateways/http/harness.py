@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from polymq.gateways.contract import Layer
     from polymq.gateways.effects import Effect
-    from polymq.protocols.http.router import Router
+    from polymq.gateways.http.gateway import Answering
     from tests.unit.core.fakes import FakeClock
 
 Context = TypeVar("Context")
@@ -23,7 +23,7 @@ Context = TypeVar("Context")
 class Wire(Generic[Context]):
     """Feeds a gateway and carries out its effects. `output` is what the peer has; `log` the effects' names."""
 
-    def __init__(self, router: Router[Context], context: Context, clock: FakeClock, make_tls: Callable[[], Layer] | None = None) -> None:
+    def __init__(self, router: Answering[Context], context: Context, clock: FakeClock, make_tls: Callable[[], Layer] | None = None) -> None:
         self.clock = clock
         self.gateway = HttpGateway(router, context, clock, Peer("192.0.2.7", 40000), make_tls)
         self.layers: list[Layer] = []
