@@ -25,7 +25,9 @@ type step struct {
 type job struct {
 	Action         string `json:"action"`
 	Address        string `json:"address"`
+	Directory      string `json:"directory"`
 	Topic          string `json:"topic"`
+	AuthSecret     string `json:"auth_secret"`
 	Steps          []step `json:"steps"`
 	Channel        string `json:"channel"`
 	Count          int    `json:"count"`
@@ -48,7 +50,9 @@ type delivery struct {
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func publish(j job) (any, error) {
-	producer, err := nsq.NewProducer(j.Address, nsq.NewConfig())
+	config := nsq.NewConfig()
+	config.AuthSecret = j.AuthSecret
+	producer, err := nsq.NewProducer(j.Address, config)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +116,7 @@ func (h *handler) hold(message *nsq.Message) {
 
 func consume(j job) (any, error) {
 	config := nsq.NewConfig()
+	config.AuthSecret = j.AuthSecret
 	config.MaxInFlight = j.MaxInFlight
 	if j.MessageTimeout > 0 {
 		config.MsgTimeout = milliseconds(j.MessageTimeout)
@@ -123,7 +128,11 @@ func consume(j job) (any, error) {
 	consumer.SetLoggerLevel(nsq.LogLevelError)
 	h := &handler{job: j, enough: make(chan struct{})}
 	consumer.AddHandler(h)
-	if err := consumer.ConnectToNSQD(j.Address); err != nil {
+	connect, address := consumer.ConnectToNSQD, j.Address
+	if j.Directory != "" {
+		connect, address = consumer.ConnectToNSQLookupd, j.Directory
+	}
+	if err := connect(address); err != nil {
 		return nil, err
 	}
 	<-h.enough

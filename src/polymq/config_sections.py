@@ -24,9 +24,13 @@ from polymq.config_values import (
     DurationKind,
     Kind,
     PathKind,
+    SharesKind,
     SizeKind,
+    SwitchKind,
+    TargetKind,
     TcpAddress,
     TextKind,
+    TextsKind,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLANNED_SECTIONS",
     "SECTIONS",
+    "AccessSettings",
     "NatsSettings",
     "NsqSettings",
     "PhpmqSettings",
@@ -116,14 +121,54 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who may do what. As soon as a key or an authentication server (nsq.auth_http_addresses) is given, NSQ's clients must AUTH."""
+
+    file: str = setting("", TextKind(), "a TOML file of keys: whose secret allows what; read at start")
+    secret_hash: str = setting("", TextKind(), "the SHA-256 of a secret that allows everything; `polymq secret` makes both")
+    http: str = setting(
+        "open",
+        ChoiceKind(("open", "login")),
+        "login: requests over HTTP need a secret as well (Authorization: Bearer), /ping and /healthz excepted",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class NsqSettings:
     """The NSQ protocol, with nsqd's option names and defaults."""
 
     tcp: Address | None = listener(4150, "the TCP protocol (nsqd's port)", flag="--nsq")
     http: Address | None = listener(4151, "nsqd's HTTP interface", flag="--nsq-http")
-    https: Address | None = listener(None, "nsqd's HTTPS interface", flag="--nsq-https", planned=True)
-    lookup_tcp: Address | None = listener(None, "nsqlookupd's TCP interface, for nsqd nodes", flag="--nsq-lookup", planned=True)
-    lookup_http: Address | None = listener(None, "nsqlookupd's HTTP interface, for consumers", flag="--nsq-lookup-http", planned=True)
+    https: Address | None = listener(None, "nsqd's HTTPS interface; needs tls_cert and tls_key", flag="--nsq-https")
+    lookup_tcp: Address | None = listener(
+        4160,
+        "nsqlookupd's TCP interface, for nodes; where this default is taken, by another directory, there is no lookup role",
+        flag="--nsq-lookup",
+    )
+    lookup_http: Address | None = listener(4161, "nsqlookupd's HTTP interface, for consumers; the same", flag="--nsq-lookup-http")
+    lookup_inactive_producer_timeout_ns: int = setting(
+        300 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role no longer shows a node that has been silent for so long"
+    )
+    lookup_tombstone_lifetime_ns: int = setting(
+        45 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role hides a node for so long from a topic that it was tombstoned for"
+    )
+    broadcast_tcp_port: int = setting(0, CountKind(0, 65535), "the TCP port that nsqlookupd is told; 0: the one that is listened on")
+    broadcast_http_port: int = setting(0, CountKind(0, 65535), "… and the HTTP port")
+    lookupd_tcp_addresses: tuple[str, ...] = setting(
+        (), TextsKind(), "the nsqlookupds that are told what this node has, HOST:PORT each (their TCP ports)"
+    )
+    auth_http_addresses: tuple[str, ...] = setting(
+        (),
+        TextsKind(),
+        "authentication servers, HOST:PORT or a URL each; clients must AUTH then, and one of these says what a secret allows",
+    )
+    auth_http_request_method: str = setting("get", ChoiceKind(("get", "post")), "how they are asked: by a query, or by JSON")
+    http_client_connect_timeout_ns: int = setting(
+        2 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "how long a connection to a server that is asked over HTTP may take"
+    )
+    http_client_request_timeout_ns: int = setting(
+        5 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "… and the whole question, with its answer"
+    )
     max_msg_size_bytes: int = setting(1 << 20, SizeKind(1, limits.MESSAGE_SIZE_BYTES_MAX), "the largest message")
     max_body_size_bytes: int = setting(
         5 << 20, SizeKind(1, limits.PENDING_INPUT_SIZE_BYTES_MAX // 2), "the largest body of one command (MPUB, IDENTIFY)"
@@ -147,6 +192,39 @@ class NsqSettings:
     max_output_buffer_timeout_ns: int = setting(30 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "… and the longest")
     output_buffer_timeout_ns: int = setting(
         250 * MILLISECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "the timeout of a client that asks for none"
+    )
+    snappy: bool = setting(default=True, kind=SwitchKind(), explanation="whether clients may have their connection compressed by snappy")
+    deflate: bool = setting(default=True, kind=SwitchKind(), explanation="… or by deflate")
+    max_deflate_level: int = setting(6, CountKind(1, 9), "the highest level of deflate that a client may ask for; more takes more time")
+    tls_cert: str = setting("", TextKind(), "a file with this server's certificate (PEM); clients may have TLS then")
+    tls_key: str = setting("", TextKind(), "… and with its key")
+    tls_root_ca_file: str = setting("", TextKind(), "the certificates that vouch for clients' (PEM); empty: those of the system")
+    tls_client_auth_policy: str = setting(
+        "none",
+        ChoiceKind(("none", "require", "require-verify")),
+        "whether clients must show a certificate: any, or one that is vouched for; TLS is required then",
+    )
+    tls_required: str = setting(
+        "false", ChoiceKind(("false", "tcp-https", "true")), "whether clients must use TLS; tcp-https: but may use plain HTTP"
+    )
+    tls_min_version: str = setting(
+        "tls1.0",
+        ChoiceKind(("ssl3.0", "tls1.0", "tls1.1", "tls1.2", "tls1.3")),
+        "the lowest version of TLS to be spoken; nothing below 1.2 is in any case",
+    )
+    e2e_processing_latency_percentiles: tuple[float, ...] = setting(
+        (),
+        SharesKind(limits.LATENCY_QUANTILES_MAX),
+        "quantiles of the time from publish to FIN that /stats shows; none: it is not measured",
+    )
+    e2e_processing_latency_window_time_ns: int = setting(600 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "… over so much of the past")
+    statsd_address: TcpAddress | None = setting(None, TargetKind(), "where statsd takes statistics by UDP")
+    statsd_prefix: str = setting("nsq.%s", TextKind(), "what their names begin with; %s is this node's address")
+    statsd_interval_ns: int = setting(60 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "how often they are sent")
+    statsd_mem_stats: bool = setting(default=True, kind=SwitchKind(), explanation="whether figures about memory are among them")
+    statsd_udp_packet_size_bytes: int = setting(508, SizeKind(64, 65507), "how large a packet of them may be")
+    statsd_exclude_ephemeral: bool = setting(
+        default=False, kind=SwitchKind(), explanation="whether ephemeral topics and channels are left out"
     )
 
 
@@ -183,6 +261,7 @@ class Settings:
 
     server: ServerSettings = field(default_factory=ServerSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     nsq: NsqSettings = field(default_factory=NsqSettings)
     nats: NatsSettings = field(default_factory=NatsSettings)
     rocketmq: RocketmqSettings = field(default_factory=RocketmqSettings)
@@ -194,6 +273,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
     {
         "server": ServerSettings,
         "store": StoreSettings,
+        "access": AccessSettings,
         "nsq": NsqSettings,
         "nats": NatsSettings,
         "rocketmq": RocketmqSettings,

@@ -64,7 +64,7 @@ class Partition:
             raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
 
     def append_messages(self, messages: Sequence[Message], *, wall_ns: int, origin: int) -> Ticket:
-        """Stage messages with keys and headers as one batch; raises Refusal."""
+        """Stage messages that have more than a body, as a batch of their own; raises Refusal."""
         self.last_time_ns = max(self.last_time_ns, wall_ns)
         try:
             return self.log.append_messages(messages, now_ns=self.last_time_ns, origin=origin)
@@ -88,6 +88,7 @@ class Topic:
         "paused",
         "policy",
         "sync",
+        "withheld",
     )
 
     def __init__(
@@ -107,6 +108,7 @@ class Topic:
         self.ephemeral = ephemeral
         self.paused = False
         self.policy = NO_TOPIC_POLICY
+        self.withheld = False  # until all the groups are there that are to have its first messages
         self.groups: dict[str, Group] = {}
         self.message_bytes = 0
         self._turn = 0
@@ -150,6 +152,11 @@ class Topic:
     def held(self) -> int:
         """How many messages no group may have yet."""
         return sum(partition.held for partition in self.partitions)
+
+    @property
+    def log_size_bytes(self) -> int:
+        """How much of the disk the partitions' logs take."""
+        return sum(partition.log.size_bytes for partition in self.partitions)
 
     @property
     def scheduled(self) -> int:

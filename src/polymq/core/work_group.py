@@ -14,6 +14,7 @@ from polymq import limits
 from polymq.core import journal_entries
 from polymq.core.group import Delivery, GroupKind, Subscription
 from polymq.core.lanes import Lanes
+from polymq.core.latency import DeliveryTimes, LatencyWindow
 from polymq.core.lease_window import LeaseWindow
 from polymq.core.leases import Leases, Run, refusal_code
 from polymq.core.retiring import Retiring
@@ -37,7 +38,7 @@ _DELIVERIES_MAX: Final = 256
 class Share:
     """A work group's state in one partition."""
 
-    __slots__ = ("back", "partition", "reader", "skips", "window")
+    __slots__ = ("back", "partition", "reader", "skips", "times", "window")
 
     def __init__(self, partition: Partition, window: LeaseWindow) -> None:
         self.partition = partition
@@ -46,6 +47,8 @@ class Share:
         self.back: Reader | None = None
         # Offsets [first, end) that were dropped before the group reached them.
         self.skips: deque[tuple[int, int]] = deque()
+        # When what was handed out was published; None: it is not measured.
+        self.times: DeliveryTimes | None = None
 
     @property
     def limit(self) -> int:
@@ -121,12 +124,18 @@ class WorkGroup(Leases):
         self.dead_letter_count = 0
         self.expired_count = 0
         self.dropped_count = 0
+        self.settled_count = 0
         self.counted_from = list(starts)
         self._owners = 0
         self._turn = 0
         self._deliveries_max = _DELIVERIES_MAX
         self._share_turn = 0
         self._dirty_shares: set[Share] = set()
+        self.latency: LatencyWindow | None = None
+        if kernel.latency_window_ns:
+            self.latency = LatencyWindow(kernel.latency_window_ns, kernel.monotonic_ns())
+            for share in self.shares:
+                share.times = DeliveryTimes()
 
     # -- consumers -------------------------------------------------------------------------------------------------
 
@@ -322,6 +331,9 @@ class WorkGroup(Leases):
         """Note a delivery: its lease ends for all of it at once."""
         consumer.leased += piece.count
         consumer.delivered += piece.count
+        if share.times is not None:
+            floor = share.window.floor
+            share.times.note(piece.view, piece.position, piece.end, piece.batch_left, piece.base_time_ns, piece.offset, piece.count, floor)
         runs = consumer.runs
         while runs and runs[0].is_over(consumer.owner):
             runs.popleft()
@@ -350,11 +362,16 @@ class WorkGroup(Leases):
                 failures.append((at, 0))
                 at += 1
                 continue
-            at += share.window.settle(ids, at, end - at, subscription.owner, failures)
+            failed = len(failures)
+            looked_at = share.window.settle(ids, at, end - at, subscription.owner, failures)
+            if self.latency is not None:
+                self._measure(share, ids, at, at + looked_at, [index for index, _code in failures[failed:]])
+            at += looked_at
             self.dirty(share)
         done = count - len(failures)
         subscription.leased -= done
         subscription.settled += done
+        self.settled_count += done
         if subscription.touched:
             for index in range(first, end):
                 subscription.touched.pop(ids[index], None)
@@ -362,6 +379,17 @@ class WorkGroup(Leases):
             self.lanes.settled(ids, first, count)
         self._kernel.wake(self)
         return [(index, refusal_code(code)) for index, code in failures]
+
+    def _measure(self, share: Share, ids: memoryview, first: int, end: int, left_out: list[int]) -> None:
+        """Note how long the messages of `ids[first:end]` took that were settled: all but the indexes `left_out`."""
+        assert self.latency is not None
+        assert share.times is not None
+        histogram = self.latency.current(self._kernel.monotonic_ns())
+        wall_ns = self._kernel.wall_ns()
+        for index in left_out:
+            share.times.settled(ids, first, index - first, wall_ns, histogram)
+            first = index + 1
+        share.times.settled(ids, first, end - first, wall_ns, histogram)
 
     def dirty(self, share: Share) -> None:
         """Have what was settled in a partition journaled at the end of the turn."""

@@ -1,6 +1,6 @@
 """One connection as the pump keeps it: data, and the two rules that need nothing else.
 
-Only `pump.py` changes it. Unconsumed input is in `rest` (small, put in front of the next read) or in `private` (a
+Only `pump.py` decides about it. Unconsumed input is in `rest` (small, put in front of the next read) or in `private` (a
 large command on its way: a buffer of the connection's own, filled up to `filled`).
 """
 
@@ -10,12 +10,13 @@ import enum
 from typing import TYPE_CHECKING
 
 from polymq.gateways.outbox import Outbox
+from polymq.limits import OUTBOX_SIZE_BYTES_HIGH
 
 if TYPE_CHECKING:
     from polymq.gateways.contract import Gateway, Peer
     from polymq.gateways.outbox import BufferPool
-    from polymq.server.layers import LayerStack
     from polymq.server.ports import Stream
+    from polymq.wire.layers import LayerStack
 
 __all__ = ["Connection", "ConnectionState", "PumpTimer"]
 
@@ -33,6 +34,7 @@ class PumpTimer(enum.Enum):
     """The pump's own deadlines of a connection, beside those of its gateway."""
 
     WRITE = "write"  # the peer has taken nothing for this long
+    HANDSHAKE = "handshake"
     LINGER = "linger"
     ASK = "ask"
 
@@ -58,7 +60,9 @@ class Connection:
         "rest",
         "state",
         "stream",
+        "unfolding",
         "unsent",
+        "upgrading",
         "wants_writable",
         "watched",
         "wire",
@@ -83,6 +87,8 @@ class Connection:
         self.blocked = False  # above the high mark, its gateway knows
         self.flooded = False  # above the maximum, not read
         self.unsent = False  # the last write did not take everything: watch for room
+        self.upgrading = False  # the newest layer's handshake is not over
+        self.unfolding = False  # in the pump's list of those whose layers hold more input
         self.gated = False  # in the pump's list of those that wait for a commit
         self.dirty = False  # in the pump's list of those that may have something to write
         self.wants_writable = False
@@ -96,3 +102,27 @@ class Connection:
     def waiting_size_bytes(self) -> int:
         """How much output waits in all."""
         return self.outbox.size_bytes + (self.wire.size_bytes if self.wire is not None else 0)
+
+    def encode_layers(self, wire: Outbox) -> bool:
+        """Put what may be sent through the layers, as long as not too much of it waits below; raises LayerFailed.
+
+        Returns whether a new layer was come to that has commits waiting behind it.
+        """
+        outbox, layers = self.outbox, self.layers
+        assert layers is not None
+        uncovered = False
+        while wire.size_bytes <= OUTBOX_SIZE_BYTES_HIGH:
+            start, limit = outbox.start, outbox.limit()
+            if limit > start:
+                wire.write(layers.send(bytes(outbox.data[start:limit])))
+                outbox.sent(limit - start)
+            layer = outbox.pass_mark()
+            if layer is None:
+                break
+            layers.push_output(layer)
+            uncovered = uncovered or outbox.gated
+        if layers.wants_write():
+            wire.write(layers.send(b""))
+        if self.state is ConnectionState.CLOSING and not outbox.size_bytes:
+            wire.write(layers.close())
+        return uncovered

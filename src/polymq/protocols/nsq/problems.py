@@ -12,8 +12,10 @@ from polymq.protocols.nsq.states import Command
 
 __all__ = [
     "AUTH_DISABLED",
+    "AUTH_EMPTY",
     "AUTH_FAILED",
     "AUTH_PARAMETERS",
+    "AUTH_SET",
     "BAD_MESSAGE_ID",
     "BAD_PROTOCOL",
     "COMPRESSION_CONFLICT",
@@ -40,6 +42,7 @@ __all__ = [
     "unreadable_count",
     "unreadable_message",
     "unreadable_message_size",
+    "upgrade_failed",
     "wrong_channel",
     "wrong_message_size",
     "wrong_size",
@@ -51,6 +54,8 @@ BAD_MESSAGE_ID: Final = b"E_INVALID invalid message ID"
 HEARTBEATS_DISABLED: Final = b"E_INVALID cannot SUB with heartbeats disabled"
 AUTH_PARAMETERS: Final = b"E_INVALID AUTH invalid number of parameters"
 AUTH_DISABLED: Final = b"E_AUTH_DISABLED AUTH disabled"
+AUTH_EMPTY: Final = b"E_UNAUTHORIZED AUTH no authorizations found"
+AUTH_SET: Final = b"E_INVALID AUTH already set"
 AUTH_FAILED: Final = b"E_AUTH_FAILED AUTH failed"
 COMPRESSION_CONFLICT: Final = b"E_IDENTIFY_FAILED cannot enable both deflate and snappy compression"
 
@@ -219,6 +224,11 @@ def channel_full(topic: bytes, channel: bytes, count_max: int) -> bytes:
 def identify_failed(reason: bytes) -> bytes:
     """IDENTIFY's body is wrong: not JSON of the right types, or a value out of its range."""
     return b"E_BAD_BODY IDENTIFY " + reason
+
+
+def upgrade_failed(reason: str) -> bytes:
+    """A byte layer that was agreed on could not be put in place."""
+    return b"E_IDENTIFY_FAILED IDENTIFY failed " + reason.encode()
 
 
 def auth_first(command: Command) -> bytes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from polymq.limits import LOOKUP_ADDRESSES_MAX
 from tests.unit.gateways.nsq.http_world import NsqWorld, message, parse
 
 
@@ -22,7 +25,6 @@ def world() -> NsqWorld:
         ("output_buffer_timeout", "250000000"),
         ("max_heartbeat_interval", "60000000000"),
         ("broadcast_tcp_port", "24150"),
-        ("statsd_prefix", "nsq.127_0_0_1_24151."),
         ("statsd_mem_stats", "true"),
         ("mem_queue_size", "10000"),
         ("http_address", "127.0.0.1:24151"),
@@ -58,6 +60,21 @@ def test_addresses_are_changed(world: NsqWorld, value: bytes, shown: str) -> Non
     assert world.get("/config/nsqlookupd_tcp_addresses").text == shown
 
 
+def test_whoever_announces_this_node_is_told(world: NsqWorld) -> None:
+    told: list[list[str]] = []
+    world.context.change_lookupd_addresses = told.append
+    for value in (b'["a:1"]', b"[]", b"null", b"[1]"):
+        world.ask("PUT", "/config/nsqlookupd_tcp_addresses", value)
+    assert told == [["a:1"], [], []]
+
+
+def test_addresses_are_no_more_than_anybody_needs(world: NsqWorld) -> None:
+    most = ["a:1"] * LOOKUP_ADDRESSES_MAX
+    assert world.ask("PUT", "/config/nsqlookupd_tcp_addresses", json.dumps(most).encode()).status == 200
+    more = [*most, "a:1"]
+    assert message(world.ask("PUT", "/config/nsqlookupd_tcp_addresses", json.dumps(more).encode())) == (400, "INVALID_VALUE")
+
+
 @pytest.mark.parametrize("value", [b"[1]", b'"a:1"', b"{}", b"[] []"])
 def test_wrong_addresses(world: NsqWorld, value: bytes) -> None:
     assert message(world.ask("PUT", "/config/nsqlookupd_tcp_addresses", value)) == (400, "INVALID_VALUE")
@@ -70,3 +87,10 @@ def test_value_that_is_too_large_or_broken(world: NsqWorld) -> None:
     assert message(too_large) == (413, "INVALID_VALUE")
     broken = parse(world.raw(head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n").output)
     assert message(broken) == (500, "INTERNAL_ERROR")
+
+
+def test_options_of_other_parts_are_shown(world: NsqWorld) -> None:
+    assert world.get("/config/e2e_processing_latency_percentiles").text == "[]"
+    world.context.options = {"e2e_processing_latency_percentiles": [1, 0.99], "statsd_address": "h:1"}
+    assert world.get("/config/e2e_processing_latency_percentiles").text == "[1,0.99]"
+    assert world.get("/config/statsd_address").text == "h:1"
