@@ -91,6 +91,7 @@ class Broker:
     def tell(self, listener: CatalogueListener) -> None:
         """Tell `listener` what there is, as if it were being created now."""
         followers.tell(listener, self.catalogue.topics.values())
+
     def _make_topic(self, like: Topic, name: str) -> Topic:
         """Give a topic in the namespace of another, made with its durability; raises Refusal."""
         found = self.catalogue.topics.get((like.namespace, name))
