@@ -99,9 +99,9 @@ class FakeReader:
 
 
 class FakeLog:
-    def __init__(self, number: int, journal: FakeJournal, *, sync: bool) -> None:
+    def __init__(self, number: int, *, sync: bool, journal: FakeJournal | None = None) -> None:
         self.number = number
-        self.journal = journal
+        self.journal = journal or FakeJournal()
         self.sync = sync
         self.epoch = 1
         self.epochs = [(1, 0)]
@@ -241,7 +241,7 @@ class FakeStore:
 
     def create_log(self, number: int, *, sync: bool) -> FakeLog:
         assert number not in self.logs
-        self.logs[number] = FakeLog(number, self.journal, sync=sync)
+        self.logs[number] = FakeLog(number, sync=sync, journal=self.journal)
         return self.logs[number]
 
     def open_log(self, number: int, *, sync: bool) -> FakeLog:

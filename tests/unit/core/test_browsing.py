@@ -9,11 +9,11 @@ from polymq import limits
 from polymq.core.browsing import messages_at
 from polymq.wire.records import Message
 
-from .fakes import FakeJournal, FakeLog
+from .fakes import FakeLog
 
 
 def log_of(sizes: list[int], body_size: int = 1) -> FakeLog:
-    log = FakeLog(0, FakeJournal(), sync=False)
+    log = FakeLog(0, sync=False)
     for size in sizes:
         log.append_messages([Message(b"%d" % (log.end + index) * body_size) for index in range(size)], now_ns=log.end + 1, origin=1)
     log.readable = log.end
