@@ -15,6 +15,8 @@
     44 waiting     u32 partition, then (due i64, schedule offset i64) pairs
     45 deferred    u32 group, then (due i64, message id i64) pairs
     46 schedule floor  u32 group, u32 partition, i64 offset: what was scheduled before it is not for this group
+    47 ahead       u32 group, u32 partition, then (first i64, end i64, attempts i64) of offsets that the group has not
+                   come to: how often they were out before, or -1 if they are left out
 
 Entries are facts, replayed in order by `recovery.py`; docs/DATA_FILES.md describes the frames around them. Kinds are
 never reused.
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "AHEAD",
     "CATALOGUE",
     "CURSOR",
     "DEFERRED",
@@ -46,6 +49,7 @@ __all__ = [
     "TRUNCATED",
     "UNSETTLED",
     "WAITING",
+    "ahead",
     "catalogue",
     "cursor",
     "deferred",
@@ -79,6 +83,7 @@ TRUNCATED: Final = 43
 WAITING: Final = 44
 DEFERRED: Final = 45
 SCHEDULE_FLOOR: Final = 46
+AHEAD: Final = 47
 
 GROUP_PARTITION: Final = struct.Struct("<BII")
 REQUEUED_FORM: Final = struct.Struct("<BIIqIq")
@@ -167,3 +172,8 @@ def truncated(partition: int, end: int) -> bytes:
 def schedule_floor(group: int, partition: int, offset: int) -> bytes:
     """Encode that a group was emptied while messages were scheduled."""
     return EMPTIED_FORM.pack(SCHEDULE_FLOOR, group, partition, offset)
+
+
+def ahead(group: int, partition: int, ranges: bytes) -> bytes:
+    """Encode what a group knows of offsets that it has not come to; ranges as `Ahead.pieces` gives them."""
+    return GROUP_PARTITION.pack(AHEAD, group, partition) + ranges

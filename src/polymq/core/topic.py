@@ -53,10 +53,25 @@ class Partition:
         self.last_time_ns = max(self.last_time_ns, wall_ns)
         try:
             return self.log.append(batch, now_ns=self.last_time_ns, origin=origin)
-        except StoreFull as error:
-            raise Refusal(RefusalCode.STORE_FULL, str(error)) from error
-        except StoreFailed as error:
-            raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
+        except (StoreFull, StoreFailed) as error:
+            raise _refused(error) from error
+
+    def append_records(self, records: memoryview, count: int, *, time_ns: int, origin: int) -> Ticket:
+        """Stage encoded records as one batch whose time is `time_ns`, to which their own times are differences.
+
+        Asserts that nothing later was appended. Raises Refusal.
+        """
+        assert time_ns >= self.last_time_ns
+        self.last_time_ns = time_ns
+        try:
+            return self.log.append_records(records, count, now_ns=time_ns, origin=origin)
+        except (StoreFull, StoreFailed) as error:
+            raise _refused(error) from error
+
+
+def _refused(error: StoreFull | StoreFailed) -> Refusal:
+    code = RefusalCode.STORE_FULL if isinstance(error, StoreFull) else RefusalCode.STORE_FAILED
+    return Refusal(code, str(error))
 
 
 class Topic:

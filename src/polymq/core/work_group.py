@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from polymq import limits
 from polymq.core import journal_entries
+from polymq.core.ahead import LEFT_OUT, Ahead
 from polymq.core.deadlines import DueHeap
 from polymq.core.group import Delivery, GroupKind, Subscription
-from polymq.core.lease_window import FAIL_NOT_OWNED, LeaseWindow
+from polymq.core.lease_window import FAIL_NOT_OWNED, WAITING, LeaseWindow
 from polymq.errors import Refusal, RefusalCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from polymq.core.kernel import Kernel
     from polymq.core.ports import Listener, Reader
@@ -50,41 +51,52 @@ class Run(NamedTuple):
 class Share:
     """A work group's state in one partition."""
 
-    __slots__ = ("back", "partition", "reader", "skips", "window")
+    __slots__ = ("ahead", "back", "partition", "reader", "window")
 
     def __init__(self, partition: Partition, window: LeaseWindow) -> None:
         self.partition = partition
         self.window = window
         self.reader: Reader | None = None
         self.back: Reader | None = None
-        # Offsets [first, end) that were dropped before the group reached them.
-        self.skips: deque[tuple[int, int]] = deque()
+        self.ahead = Ahead()
 
     @property
     def limit(self) -> int:
         """The offset before which messages may be handed out without looking further."""
         limit = self.partition.limit
-        return min(limit, self.skips[0][0]) if self.skips else limit
+        return self.ahead.boundary(self.window.next, limit) if self.ahead else limit
 
     @property
     def untouched(self) -> int:
         """How many messages were never handed out."""
-        limit = self.partition.limit
         next_offset: int = self.window.next
-        dropped = sum(min(end, limit) - first for first, end in self.skips if first < limit)
-        return max(0, limit - next_offset - dropped)
+        return max(0, self.partition.limit - next_offset - self.ahead.left_out)
 
-    def pass_skips(self) -> None:
-        """Step over what was dropped, if the group has come to it."""
-        while self.skips and self.skips[0][0] <= self.window.next:
-            _first, end = self.skips.popleft()
-            if end > self.window.next:
-                self.window.skip(end - self.window.next)
+    @property
+    def attempts(self) -> int:
+        """The attempt that handing out the next message is."""
+        return min(self.ahead.attempts_at(self.window.next) + 1, limits.ATTEMPTS_MAX) if self.ahead else 1
+
+    def pass_left_out(self) -> None:
+        """Step over what is left out, if the group has come to it."""
+        next_offset: int = self.window.next
+        end = self.ahead.pass_to(next_offset)
+        if end > next_offset:
+            self.window.skip(end - next_offset)
+
+    def recall_attempts(self) -> None:
+        """Recovery: what was out when the process died had been out before, as often as was known ahead."""
+        for first, end, attempts in self.ahead.ranges():
+            if attempts > 0:
+                for offset in range(first, min(end, self.window.next)):
+                    state, counted, _owner = self.window.slot(offset)
+                    if state == WAITING and counted < attempts:
+                        self.window.restore(offset, attempts, deferred=False)
 
     def take(self, count: int, size_bytes: int) -> Slice | None:
         """Read the next messages that were never handed out."""
-        if self.skips:
-            self.pass_skips()
+        if self.ahead:
+            self.pass_left_out()
         start = self.window.next
         count = min(count, self.limit - start)
         if count <= 0:
@@ -218,15 +230,16 @@ class WorkGroup:
                 self._share_turn = (self._share_turn + 1) % len(self.shares)
             if piece is not None:
                 assert piece.offset == share.window.next
-                share.window.lease(piece.count, consumer.owner)
-                self._out(consumer, share, piece, attempts=1, now_ns=now_ns)
-                return Delivery(consumer, piece, 1)
+                attempts = share.attempts
+                share.window.lease(piece.count, consumer.owner, attempts)
+                self._out(consumer, share, piece, attempts=attempts, now_ns=now_ns)
+                return Delivery(consumer, piece, attempts)
         return None
 
     def _sample(self, consumer: Subscription) -> int:
         """Drop messages by lot until one is to be delivered; gives 1, or 0 if there are none left."""
         for share in self.shares:
-            share.pass_skips()
+            share.pass_left_out()
             while share.window.next < share.limit:
                 if self._kernel.random.randrange(100) <= consumer.sample_percent:
                     self._share_turn = share.partition.index
@@ -435,7 +448,7 @@ class WorkGroup:
         for share in self.shares:
             end = max(share.window.next, share.partition.limit)
             share.window.empty(end)
-            share.skips = deque(skip for skip in share.skips if skip[1] > end)
+            share.ahead.cut_below(end)
             if not self.ephemeral:
                 self._kernel.journal(journal_entries.emptied(self.id, share.partition.number, end))
         self.waiting.clear()
@@ -469,9 +482,18 @@ class WorkGroup:
         first = max(first, share.window.next)
         if first >= end:
             return
-        share.skips.append((first, end))
+        share.ahead.append(first, end, LEFT_OUT)
         if not self.ephemeral:
             self._kernel.journal(journal_entries.dropped(self.id, share.partition.number, first, end))
+
+    def foresee(self, partition_index: int, ranges: Iterable[tuple[int, int, int]]) -> None:
+        """Learn of offsets that the group has not come to: (first, end, attempts so far or LEFT_OUT), in order."""
+        share = self.shares[partition_index]
+        assert not share.ahead
+        share.ahead.extend(ranges)
+        if not self.ephemeral:
+            for piece in share.ahead.pieces():
+                self._kernel.journal(journal_entries.ahead(self.id, share.partition.number, piece))
 
     def close(self) -> None:
         """Be gone: nothing of it is woken again."""
@@ -482,14 +504,15 @@ class WorkGroup:
             consumer.runs.clear()
             consumer.touches.clear()
 
-    def restore(self, windows: dict[int, LeaseWindow], due: dict[int, int], skips: dict[int, list[tuple[int, int]]]) -> None:
+    def restore(self, windows: dict[int, LeaseWindow], due: dict[int, int], ahead: dict[int, list[tuple[int, int, int]]]) -> None:
         """Recovery: take over what the journal says. `due` gives the due times of deferred messages by id."""
         for share in self.shares:
             number = share.partition.number
-            share.skips.extend(skips.get(number, ()))
+            share.ahead.extend(ahead.get(number, ()))
             if number not in windows:
                 continue
             share.window = windows[number]
+            share.recall_attempts()
             for offset, _state, attempts in list(share.window.unsettled()):
                 message_id = number << limits.OFFSET_BITS | offset
                 if message_id in due:
@@ -505,8 +528,8 @@ class WorkGroup:
             yield journal_entries.lease_state(self.id, number, next_offset=window.next, floor=window.floor)
             for pairs in window.unsettled_pairs():
                 yield journal_entries.unsettled(self.id, number, pairs)
-            for first, end in share.skips:
-                yield journal_entries.dropped(self.id, number, first, end)
+            for piece in share.ahead.pieces():
+                yield journal_entries.ahead(self.id, number, piece)
         for pairs in self.deferred.pairs():
             yield journal_entries.deferred(self.id, pairs)
         for number, floor in self.schedule_floors.items():

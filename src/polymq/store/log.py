@@ -249,6 +249,13 @@ class Log:
         """
         time_ns = max(now_ns, self._base_time_ns)
         records = b"".join([encode_message(message, time_ns) for message in messages])
+        ticket = self.append_records(memoryview(records), len(messages), now_ns=now_ns, origin=origin)
+        if producer_id >= 0:
+            self._seal(producer_id, producer_epoch, sequence)
+        return ticket
+
+    def append_records(self, records: memoryview, count: int, *, now_ns: int, origin: int) -> Ticket:
+        """Stage `count` encoded records as one stored batch; times in them are differences to its own, the later of `now_ns` and the last."""
         at = self._begin_batch(len(records), origin, now_ns)
         buffer = self._buffer
         assert buffer is not None
@@ -257,12 +264,10 @@ class Log:
             buffer.extend(bytes(end - len(buffer)))
         buffer[at:end] = records
         self._staged = end
-        self._batch_count = len(messages)
-        self.end += len(messages)
+        self._batch_count = count
+        self.end += count
         ticket = self._ticket
         assert ticket is not None
-        if producer_id >= 0:
-            self._seal(producer_id, producer_epoch, sequence)
         return ticket
 
     def _begin_batch(self, size: int, origin: int, now_ns: int) -> int:

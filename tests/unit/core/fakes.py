@@ -132,6 +132,9 @@ class FakeLog:
         records = b"".join(encode_message(message, now_ns) for message in messages)
         return self._add(records, len(messages), now_ns, origin)
 
+    def append_records(self, records: memoryview, count: int, *, now_ns: int, origin: int) -> FakeTicket:
+        return self._add(bytes(records), count, now_ns, origin)
+
     def messages(self) -> list[Message]:
         view = memoryview(bytes(self.data))
         return read_messages(view, 0, 0, 0, self.end, len(view))
