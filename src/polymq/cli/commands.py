@@ -34,6 +34,7 @@ OWN: Final = {
     "stats": "polymq.cli.stats",
     "inspect": "polymq.cli.inspect",
     "import": "polymq.cli.import_",
+    "nsqd": "polymq.cli.nsqd",
 }
 
 
