@@ -132,7 +132,7 @@ class NsqdFolder:
                 continue
             if found.bad:
                 self.notes.append(f"{self.path / name}: nsqd could not read this file and put it aside; it is not imported")
-            elif is_valid_name(found.topic.encode()) and (not found.channel or is_valid_name(found.channel.encode())):
+            elif all(map(_is_lasting, filter(None, (found.topic, found.channel)))):
                 queue = numbers.setdefault((found.topic, found.channel), [])
                 if found.number is not None:
                     queue.append(found.number)
@@ -158,7 +158,7 @@ class NsqdFolder:
         self.notes += [f"{path}: {name!r} is not a valid name; left out, as nsqd does" for name in invalid]
         known = {(topic.name, "") for topic in topics} | {(topic.name, channel.name) for topic in topics for channel in topic.channels}
         for topic, channel in sorted(self._numbers.keys() - known):
-            if not is_ephemeral((channel or topic).encode()) and self.queue(topic, channel).size_bytes:
+            if self.queue(topic, channel).size_bytes:
                 files = self.path / file_name(topic, channel, self._numbers[topic, channel][0])  # it has bytes, so it has a file
                 self.problems.append(
                     Problem(files, -1, f"belongs to no topic or channel of {METADATA_NAME}, so nsqd would not read it; not imported")
@@ -234,6 +234,11 @@ class NsqdFolder:
             self.notes.append(
                 f"{path}: nsqd was killed after its last sync; what it wrote since is imported, and some messages may have been finished"
             )
+
+
+def _is_lasting(name: str) -> bool:
+    """Whether a name is one that outlives an nsqd; files of others are left over, and nsqd ignores them."""
+    return is_valid_name(name.encode()) and not is_ephemeral(name.encode())
 
 
 class Maps:

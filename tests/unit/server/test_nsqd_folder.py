@@ -173,6 +173,8 @@ def test_metadata_that_cannot_be_read_leaves_the_names_of_the_files(path: Path) 
 def test_queues_that_nsqd_does_not_know_are_problems(path: Path) -> None:
     write_queue(path, "t:gone", M[:4])
     write_queue(path, "old", M[:4], read=4)
+    for name in ("x#ephemeral:c", "t:y#ephemeral", "x#ephemeral"):
+        write_queue(path, name, M[:4])
     (path / "t.diskqueue.000000.dat.bad").write_text("")
     (path / "another file").write_text("")
     _, problems, notes = look(path)
