@@ -66,6 +66,8 @@ def test_data_files(seed: int) -> None:
             )
             behind = build.oversized(data, stop, len(data))
             assert behind == 0 or stop < behind <= len(data)
+            again = build.resume(data, stop, len(data))
+            assert stop < again <= len(data) or stop == again == len(data)
         assert told[0] == told[1]
 
 

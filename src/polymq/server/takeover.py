@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from polymq import limits
 from polymq.core.access import ANONYMOUS
 from polymq.errors import ConfigError, StoreFailed
-from polymq.protocols.nsq.diskqueue import MessageIndex, QueueColumns, append_rest, merge, oversized, ranges_of
+from polymq.protocols.nsq.diskqueue import MessageIndex, QueueColumns, append_rest, merge, oversized, ranges_of, resume
 from polymq.server.node import Node
 from polymq.server.nsqd_folder import Maps, Problem
 from polymq.store.files import RealFiles
@@ -153,16 +153,16 @@ def read_queue(
 
 
 def pass_by(folder: NsqdFolder, part: Part, at: int, view: memoryview) -> int:
-    """Report what cannot be read at `at`; gives where to go on: behind a message that is too large, else at the end."""
+    """Report what cannot be read at `at`; gives where to go on."""
     following = oversized(view, at, part.end)
     if following:
-        size_bytes = following - at
-        text = f"a message of {size_bytes} bytes is larger than the {limits.MESSAGE_SIZE_BYTES_MAX} that one may have; left out"
-        folder.problems.append(Problem(part.path, at, text))
-        return following
-    text = f"no sound record begins here; the {part.end - at} bytes up to the end of the file are left out"
+        text = f"a message of {following - at} bytes is larger than the {limits.MESSAGE_SIZE_BYTES_MAX} that one may have; left out"
+    else:
+        following = resume(view, at, part.end)
+        until = "the end of the file" if following == part.end else f"byte {following}, where there is one,"
+        text = f"no sound record begins here; the {following - at} bytes up to {until} are left out"
     folder.problems.append(Problem(part.path, at, text))
-    return part.end
+    return following
 
 
 class Target:

@@ -185,17 +185,23 @@ def test_paused_channels_stay_paused(source: Path, settings: Settings) -> None:
 def test_damage_costs_what_is_damaged_and_is_named(source: Path, settings: Settings) -> None:
     write_metadata(source, {"t": ["a"]})
     write_queue(source, "t:a", M[:10], M[10:20])
-    path = source / "t:a.diskqueue.000000.dat"
+    path, other = source / "t:a.diskqueue.000000.dat", source / "t:a.diskqueue.000001.dat"
+    size = len(record(M[0]))
     data = bytearray(path.read_bytes())
-    at = 4 * len(record(M[0]))
-    data[at : at + 4] = b"\xff\xff\xff\xff"
+    data[4 * size : 4 * size + 4] = b"\xff\xff\xff\xff"
     path.write_bytes(data)
+    tail = bytearray(other.read_bytes())
+    cut = len(b"".join(map(record, M[10:19])))
+    tail[cut] = 1
+    other.write_bytes(tail)
     result = bring(source, settings)
     assert result.problems == [
-        f"{path} at byte {at}: no sound record begins here; the {len(data) - at} bytes up to the end of the file are left out"
+        f"{path} at byte {4 * size}: no sound record begins here; the {size} bytes up to byte {5 * size}, where there is one, are left out",
+        f"{other} at byte {cut}: no sound record begins here; the {len(tail) - cut} bytes up to the end of the file are left out",
     ]
-    assert delivered(settings, "t:a") == [expected([*M[:4], *M[10:20]])]
-    assert result.progress == len(data) + len(b"".join(map(record, M[10:20]))) + sum(len(each.body) for each in (*M[:4], *M[10:20]))
+    kept = [*M[:4], *M[5:19]]
+    assert delivered(settings, "t:a") == [expected(kept)]
+    assert result.progress == len(data) + len(tail) + sum(len(each.body) for each in kept)
 
 
 def test_a_message_larger_than_any_may_be_is_left_out_alone(source: Path, settings: Settings) -> None:

@@ -107,6 +107,26 @@ def test_a_sound_record_that_is_too_large_can_be_passed_by() -> None:
 
 
 @BUILDS
+@pytest.mark.parametrize(
+    "garbage", [b"?", b"\0" * 40, b"0123456789abcdef" * 5, record(message(8))[:-1], record(message(8))[1:], b"\xff" * 100]
+)
+def test_records_are_found_again_behind_damage(build: ModuleType, garbage: bytes) -> None:
+    good = records([message(1), message(2)])
+    for tail, found in ((good, len(garbage)), (record(message(1)), len(garbage)), (b"", len(garbage)), (good + b"x", len(garbage))):
+        data = b"**" + garbage + tail
+        assert build.resume(data, 2, len(data)) == 2 + found, tail
+
+
+@BUILDS
+def test_one_thing_that_looks_like_a_record_is_not_believed(build: ModuleType) -> None:
+    alone = record(message(1)) + b"and something else behind it, which is no record at all"
+    assert build.resume(b"?" + alone, 0, 1 + len(alone)) == 1 + len(alone)
+    old = record(replace(message(1), time_ns=5)) * 2
+    assert build.resume(b"?" + old, 0, 1 + len(old)) == 1 + len(old)
+    assert build.resume(b"", 0, 0) == 0
+
+
+@BUILDS
 def test_an_order_keeps_that_of_every_queue(build: ModuleType) -> None:
     index, queues = read(build, [[message(5), message(1), message(6)], [message(1), message(3), message(6)]])
     order, forced = build.merge(queues, index.times())
