@@ -103,9 +103,24 @@ class Share:
             return None
         if self.reader is None:
             self.reader = self.partition.log.reader(start)
-        elif self.reader.offset != start:
-            self.reader.seek(start)
+        elif self.reader.offset != start and not self._reach(self.reader, start):
+            return None
         return self.reader.take(count, size_bytes)
+
+    def _reach(self, reader: Reader, start: int) -> bool:
+        """Move a reader to an offset; False while the disk is read.
+
+        A group may leave out every other message, and a reader that seeks forgets what it has at hand: so it steps
+        over a few records by taking them.
+        """
+        while 0 < start - reader.offset <= limits.SLICE_MESSAGES_MAX:
+            if reader.take(start - reader.offset, limits.SLICE_SIZE_BYTES_MAX) is None:
+                if reader.waiting:
+                    return False
+                break
+        if reader.offset != start:
+            reader.seek(start)
+        return True
 
     def take_back(self, offset: int) -> Slice | None:
         """Read one message that was handed out before; None while the disk is read."""

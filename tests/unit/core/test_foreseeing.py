@@ -126,3 +126,25 @@ def test_any_pattern_is_delivered_as_it_was_told(pattern: list[int], restart: bo
     expected = [(b"m%d" % index, attempts + 1) for index, attempts in enumerate(pattern) if attempts != LEFT_OUT]
     assert inbox(consumer).got == expected
     assert world.view().groups[0].depth == 0
+
+
+@pytest.mark.parametrize("gap", [1, 2499, 2500, 2501, 6000])
+def test_a_gap_of_any_size_is_stepped_over(single: World, gap: int) -> None:
+    prepared(single, [(2, 2 + gap, LEFT_OUT)], count=0)
+    single.publish("t", *(b"%d" % index for index in range(gap + 5)))
+    single.turn()
+    assert [int(body) for body, _ in received(single)] == [0, 1, 2 + gap, 3 + gap, 4 + gap]
+
+
+def test_a_gap_that_lies_on_the_disk_is_waited_for(single: World) -> None:
+    prepared(single, [(2, 5, LEFT_OUT)])
+    consumer = single.consume("t", "g", 2)
+    single.turn()
+    assert inbox(consumer).bodies == [b"m0", b"m1"]
+    single.store.logs[0].cold = True
+    single.session.credit(consumer, 100)
+    single.broker.dispatch()
+    assert inbox(consumer).bodies == [b"m0", b"m1"]
+    single.store.logs[0].cold = False
+    single.turn()
+    assert inbox(consumer).bodies == [b"m0", b"m1", b"m5", b"m6", b"m7", b"m8", b"m9"]
