@@ -44,6 +44,9 @@ NSQD_DEFAULTS: Final = {
     "nsq.lookup_http": "off",
     "server.http": "off",
 }
+# With nsqd, giving nothing for these is not giving them.
+EMPTY_IS_DEFAULT: Final = frozenset({"data-path", "tls-min-version"})
+METADATA_NAME: Final = "nsqd.dat"
 HTTPS_DEFAULT: Final = "0.0.0.0:4152"
 EXAMPLES: Final = """Examples
 
@@ -188,8 +191,6 @@ def plan(given: Given, *, environment: Mapping[str, str]) -> Plan:
         flags.setdefault("nsq.https", HTTPS_DEFAULT)
     elif flags.pop("nsq.https", "off") != "off":
         notes.append("-https-address: nothing listens there without -tls-cert and -tls-key, as with nsqd")
-    if not flags.get("server.data"):
-        flags.pop("server.data", None)
     for pair in given.values.get("polymq-set", []):
         name, equals, value = pair.partition("=")
         if not equals or name not in known:
@@ -225,7 +226,7 @@ def _apply(option: Option, text: str, place: str, flags: dict[str, str], notes: 
         if text != default:
             notes.append(f"{place} has no meaning here: {option.here}")
         return
-    if not value and option.kind is Kind.TEXT:
+    if not value and option.flag in EMPTY_IS_DEFAULT:
         return
     try:
         setting.kind.read(value)
@@ -252,11 +253,18 @@ def _load(given: Given, flags: dict[str, str], environment: Mapping[str, str], p
 
 
 def _left_by_nsqd(settings: Settings | None) -> list[str]:
-    """Refuse a folder with nsqd's own files: its messages would not be served, and nobody would say so."""
-    if settings is None or not (settings.server.data / "nsqd.dat").exists() or (settings.server.data / "FORMAT").exists():
+    """Refuse a folder with nsqd's own files: its messages would not be served, and nobody would say so.
+
+    Without -data-path nsqd's folder is the working folder.
+    """
+    if settings is None:
         return []
-    folder = settings.server.data
-    return [f"{folder} has the data of an nsqd. Take it over first: polymq import nsqd {folder} --data NEW, then -data-path=NEW"]
+    folders = [settings.server.data] if "server.data" in settings.origins else [settings.server.data, Path()]
+    return [
+        f"{folder} has the data of an nsqd. Take it over first: polymq import nsqd {folder} --data NEW, then -data-path=NEW"
+        for folder in folders
+        if not (folder / "FORMAT").exists() and ((folder / METADATA_NAME).exists() or any(folder.glob("*.diskqueue.*.dat")))
+    ]
 
 
 def help_text() -> str:

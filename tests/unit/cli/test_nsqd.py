@@ -143,6 +143,11 @@ def test_a_file_that_cannot_be_read_is_a_problem(place: Path) -> None:
     assert made("-config=").settings
 
 
+def test_giving_nothing_is_as_with_nsqd() -> None:
+    settings = made("-data-path=", "-http-address=", "-broadcast-address=", "-tls-min-version=").settings
+    assert (str(settings.server.data), settings.nsq.http, settings.server.advertise) == ("polymq-data", None, "")
+
+
 def test_what_has_no_meaning_is_accepted_and_said() -> None:
     notes = made("-mem-queue-size=0", "-sync-every=100", "-node-id=7", "-queue-scan-selection-count=20").notes
     assert notes[0].startswith("-node-id=7 has no meaning here: message ids are places in the log")
@@ -180,14 +185,19 @@ def test_https_needs_a_certificate() -> None:
     assert any("-https-address: nothing listens there" in note for note in done.notes)
 
 
-def test_a_folder_of_nsqds_is_not_served_in_silence(place: Path) -> None:
+@pytest.mark.parametrize("name", ["nsqd.dat", "t:c.diskqueue.000000.dat"])
+def test_a_folder_of_nsqds_is_not_served_in_silence(place: Path, name: str) -> None:
     (place / "nsq").mkdir()
-    (place / "nsq" / "nsqd.dat").write_text("{}")
+    (place / "nsq" / name).write_text("{}")
     assert problems("-data-path=nsq") == [
         "nsq has the data of an nsqd. Take it over first: polymq import nsqd nsq --data NEW, then -data-path=NEW"
     ]
     (place / "nsq" / "FORMAT").write_text("")
     assert made("-data-path=nsq").settings
+    assert made().settings
+    (place / name).write_text("{}")
+    assert problems()[0].startswith(". has the data of an nsqd"), "nsqd's default is the working folder"
+    assert made("-data-path=elsewhere").settings
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
