@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from polymq.cli import nsqd as command
 from polymq.cli.main import app
-from polymq.cli.nsqd import NSQD_DEFAULTS, Plan, help_text, plan, read_arguments
+from polymq.cli.nsq_flags import Plan, Program, read_arguments, usage
+from polymq.cli.nsqd import EXAMPLES, NSQD, plan
 from polymq.cli.nsqd_options import BY_FLAG, OPTIONS, Option
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
@@ -28,51 +28,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(*arguments: str, **environment: str) -> Plan:
-    return plan(read_arguments(list(arguments)), environment=environment)
+    return plan(read_arguments(list(arguments), NSQD), environment=environment)
 
 
 def problems(*arguments: str, **environment: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         made(*arguments, **environment)
     return list(caught.value.problems)
-
-
-# -- flags -------------------------------------------------------------------------------------------------------------
-
-
-def test_flags_are_read_as_go_reads_them() -> None:
-    given = read_arguments(
-        ["-tcp-address=a:1", "--http-address", "b:2", "-deflate", "--snappy=false", "-lookupd-tcp-address=x", "-lookupd-tcp-address", "y"]
-    )
-    assert given.problems == []
-    assert given.values == {
-        "tcp-address": ["a:1"],
-        "http-address": ["b:2"],
-        "deflate": ["true"],
-        "snappy": ["false"],
-        "lookupd-tcp-address": ["x", "y"],
-    }
-    assert read_arguments(["-log-prefix", "-x"]).values == {"log-prefix": ["-x"]}, "a value may look like a flag"
-    assert read_arguments(["-statsd-prefix="]).values == {"statsd-prefix": [""]}
-    assert read_arguments(["-tls-required"]).values == {"tls-required": ["true"]}
-    assert read_arguments(["-h"]).values == {"help": ["true"]}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["-bogus=1"], "-bogus: there is no such flag"),
-        (["-data-pth", "x", "-snappy"], "-data-pth: there is no such flag; did you mean 'data-path'?"),
-        (["-data-path"], "-data-path: its value is missing"),
-        (["-deflate", "false", "-data-path=x"], "'false' is not a flag; nsqd overlooks it and all that follows: write -flag=value"),
-        (["serve"], "'serve' is not a flag"),
-        (["--", "-snappy"], "'--' is not a flag"),
-        (["-"], "'-' is not a flag"),
-        (["-=x"], "'-=x' is not a flag"),
-    ],
-)
-def test_what_is_no_flag_is_named(arguments: list[str], said: str) -> None:
-    assert [problem[: len(said)] for problem in read_arguments(arguments).problems] == [said]
 
 
 def test_everything_that_is_wrong_is_said_at_once(place: Path) -> None:
@@ -161,18 +123,22 @@ def test_syncing_every_message_is_durability() -> None:
     assert made("-sync-every=2500").settings.store.durability == "cache"
 
 
-def test_what_is_not_served_is_refused_unless_it_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = (
-        *OPTIONS,
-        Option("new-thing", BY_FLAG["tls-cert"].kind, "", "nsq.new_thing"),
-        Option("new-detail", BY_FLAG["tls-cert"].kind, "x", "nsq.new_detail", alone=True),
+def test_what_is_not_served_is_refused_unless_it_changes_nothing() -> None:
+    text = BY_FLAG["tls-cert"].kind
+    new = (Option("new-thing", text, "", "nsq.new_thing"), Option("new-detail", text, "x", "nsq.new_detail", alone=True))
+    program = Program("nsqd", (*OPTIONS, *new), NSQD.defaults)
+
+    def asked(*arguments: str) -> Plan:
+        return plan(read_arguments(list(arguments), program), environment={}, program=program)
+
+    with pytest.raises(ConfigError) as caught:
+        asked("-new-thing=yes")
+    assert caught.value.problems == (
+        "-new-thing=yes: this version of polymq does not serve this, so it is refused; leave it out to do without",
     )
-    monkeypatch.setattr(command, "OPTIONS", options)
-    monkeypatch.setattr(command, "BY_FLAG", {option.flag: option for option in options})
-    assert problems("-new-thing=yes") == [
-        "-new-thing=yes: this version of polymq does not serve this, so it is refused; leave it out to do without"
-    ]
-    assert made("-new-thing=", "-new-detail=y").settings
+    assert asked("-new-thing=", "-new-detail=y").settings
+    assert "not served by this version; refused when it is set" in usage(program, EXAMPLES)
+    assert "not served by this version; means nothing by itself" in usage(program, EXAMPLES)
 
 
 def test_ports_that_are_told_to_others_must_be_the_own() -> None:
@@ -207,8 +173,8 @@ def test_help_and_version_teach() -> None:
     for flag in ("-h", "--help", "-help"):
         done = CliRunner().invoke(app, ["nsqd", flag])
         assert done.exit_code == 0
-        assert done.stdout == help_text() + "\n"
-    assert all(f"  -{option.flag}" in help_text() for option in OPTIONS)
+        assert done.stdout == usage(NSQD, EXAMPLES) + "\n"
+        assert all(f"  -{option.flag}" in done.stdout for option in OPTIONS)
     done = CliRunner().invoke(app, ["nsqd", "-version"])
     assert "in place of nsqd v1.3.0" in done.stdout
 
@@ -227,7 +193,3 @@ def test_it_serves_and_says_what_it_does_otherwise(monkeypatch: pytest.MonkeyPat
     assert served[0].nsq.tcp == TcpAddress("127.0.0.1", 0)
     assert "polymq: --mem-queue-size" not in done.stderr
     assert "polymq: -mem-queue-size=0 has no meaning here" in done.stderr
-
-
-def test_nsqds_defaults_are_settings_that_exist_or_will() -> None:
-    assert set(NSQD_DEFAULTS) == {"nsq.tcp", "nsq.http", "nsq.lookup_tcp", "nsq.lookup_http", "server.http"}
