@@ -34,6 +34,8 @@ OWN: Final = {
     "stats": "polymq.cli.stats",
     "inspect": "polymq.cli.inspect",
     "secret": "polymq.cli.secret",
+    "import": "polymq.cli.import_",
+    "nsqd": "polymq.cli.nsqd",
 }
 
 

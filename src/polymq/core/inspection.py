@@ -10,6 +10,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from polymq import limits
+from polymq.core.ahead import LEFT_OUT
 from polymq.core.browsing import messages_at
 from polymq.core.lease_window import DEFERRED
 from polymq.core.views import DeferredView, PeekedView, ScheduledView
@@ -105,8 +106,8 @@ def _backlog(group: WorkGroup, share: Share, first: int, count_max: int) -> Iter
     yield from given_back
     left = count_max - len(given_back)
     offset = max(first, share.window.next)
-    skips = iter([*share.skips, (share.partition.limit, share.partition.limit)])
-    for skip_first, skip_end in skips:
+    left_out = [(skip_first, skip_end) for skip_first, skip_end, attempts in share.ahead.ranges() if attempts == LEFT_OUT]
+    for skip_first, skip_end in [*left_out, (share.partition.limit, share.partition.limit)]:
         end = min(skip_first, share.partition.limit, offset + left)
         if end > offset:
             yield from range(offset, end)

@@ -15,6 +15,8 @@
     44 waiting     u32 partition, then (due i64, schedule offset i64) pairs
     45 deferred    u32 group, then (due i64, message id i64) pairs
     46 schedule floor  u32 group, u32 partition, i64 offset: what was scheduled before it is not for this group
+    47 ahead       u32 group, u32 partition, then (first i64, end i64, attempts i64) of offsets that the group has not
+                   come to: how often they were out before, or -1 if they are left out
     50 released runs   u32 partition, i64 base offset of the messages, then (first schedule offset i64, count i64) pairs
     51 cancelled   u32 partition, i64 schedule offset: it will not be appended
     52 rewound     u32 group, u32 partition, i64 offset: the group starts anew from there
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "AHEAD",
     "CANCELLED",
     "CATALOGUE",
     "CURSOR",
@@ -52,6 +55,7 @@ __all__ = [
     "TRUNCATED",
     "UNSETTLED",
     "WAITING",
+    "ahead",
     "cancelled",
     "catalogue",
     "cursor",
@@ -87,6 +91,7 @@ TRUNCATED: Final = 43
 WAITING: Final = 44
 DEFERRED: Final = 45
 SCHEDULE_FLOOR: Final = 46
+AHEAD: Final = 47
 RELEASED_RUNS: Final = 50
 CANCELLED: Final = 51
 REWOUND: Final = 52
@@ -188,3 +193,8 @@ def truncated(partition: int, end: int) -> bytes:
 def schedule_floor(group: int, partition: int, offset: int) -> bytes:
     """Encode that a group was emptied while messages were scheduled."""
     return EMPTIED_FORM.pack(SCHEDULE_FLOOR, group, partition, offset)
+
+
+def ahead(group: int, partition: int, ranges: bytes) -> bytes:
+    """Encode what a group knows of offsets that it has not come to; ranges as `Ahead.pieces` gives them."""
+    return GROUP_PARTITION.pack(AHEAD, group, partition) + ranges

@@ -156,7 +156,10 @@ class Lanes:
         piece = self._group.take_new(share, min(_PIECE_MESSAGES_MAX, _AHEAD_MAX - len(self._lane_of)), limits.SLICE_SIZE_BYTES_MAX)
         if piece is None:
             return False
+        before = share.attempts - 1
         share.window.restore_next(piece.offset + piece.count)
+        for offset in range(piece.offset, piece.offset + piece.count) if before else ():
+            share.window.restore(offset, before, deferred=False)
         first = share.partition.number << limits.OFFSET_BITS | piece.offset
         for index, key in enumerate(_keys(piece)):
             self._enter(first + index, key)

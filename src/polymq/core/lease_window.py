@@ -89,10 +89,11 @@ class LeaseWindow:
         self.range_count = 0
         self.range_capacity = 0
 
-    def lease(self, count: cython.longlong, owner: cython.uint) -> None:
-        """Hand out the next `count` offsets for the first time. Cost: a few ns per message."""
+    def lease(self, count: cython.longlong, owner: cython.uint, attempts: cython.int = 1) -> None:
+        """Hand out the next `count` offsets, as this attempt. Cost: a few ns per message."""
         assert count > 0
-        self._hand_out(count, 1, 1, owner)
+        assert 0 < attempts <= _ATTEMPTS_MAX
+        self._hand_out(count, 1, attempts, owner)
         self.leased += count
 
     def skip(self, count: cython.longlong) -> None:

@@ -15,6 +15,7 @@ import orjson
 
 from polymq import limits
 from polymq.core import journal_entries as entries
+from polymq.core.ahead import LEFT_OUT
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind
 from polymq.core.lease_window import LeaseWindow
@@ -62,7 +63,7 @@ class _Group:
     policy: dict[str, Any] = field(default_factory=dict)
     windows: dict[int, LeaseWindow] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
-    skips: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    ahead: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     cursors: dict[int, int] = field(default_factory=dict)
     schedule_floors: dict[int, int] = field(default_factory=dict)
 
@@ -188,14 +189,14 @@ class _Replay:
         if group is not None:
             window = self.window(group, partition)
             window.empty(max(end, window.next))
-            group.skips[partition] = [skip for skip in group.skips.get(partition, []) if skip[1] > end]
+            group.ahead[partition] = [row for row in group.ahead.get(partition, []) if row[1] > end]
 
     def rewound(self, entry: bytes) -> None:
         _kind, group_id, partition, offset = entries.EMPTIED_FORM.unpack(entry)
         group = self.groups.get(group_id)
         if group is not None:
             group.windows[partition] = LeaseWindow(partition, offset, self.slots_dense)
-            group.skips.pop(partition, None)
+            group.ahead.pop(partition, None)
             for message_id in [message_id for message_id in group.due if message_id >> limits.OFFSET_BITS == partition]:
                 del group.due[message_id]
 
@@ -221,7 +222,13 @@ class _Replay:
     def dropped(self, entry: bytes) -> None:
         _kind, group_id, partition, first, end = entries.LEASE_STATE_FORM.unpack(entry)
         if group_id in self.groups:
-            self.groups[group_id].skips.setdefault(partition, []).append((first, end))
+            self.groups[group_id].ahead.setdefault(partition, []).append((first, end, LEFT_OUT))
+
+    def ahead(self, entry: bytes) -> None:
+        _kind, group_id, partition = entries.GROUP_PARTITION.unpack_from(entry)
+        if group_id in self.groups:
+            rows = struct.iter_unpack("<qqq", entry[entries.GROUP_PARTITION.size :])
+            self.groups[group_id].ahead.setdefault(partition, []).extend(rows)
 
     def schedule_floor(self, entry: bytes) -> None:
         _kind, group_id, partition, offset = entries.EMPTIED_FORM.unpack(entry)
@@ -311,9 +318,9 @@ def _truncate_group(group: _Group, partition: int, index: int, end: int) -> bool
     if group.cursors.get(partition, 0) > end:
         group.cursors[partition] = end
         changed = True
-    skips = group.skips.get(partition, [])
-    if any(last > end for _first, last in skips):
-        group.skips[partition] = [(first, min(last, end)) for first, last in skips if first < end]
+    ahead = group.ahead.get(partition, [])
+    if any(last > end for _first, last, _attempts in ahead):
+        group.ahead[partition] = [(first, min(last, end), attempts) for first, last, attempts in ahead if first < end]
         changed = True
     return changed
 
@@ -330,6 +337,7 @@ _APPLY = {
     entries.CURSOR: _Replay.cursor,
     entries.UNSETTLED: _Replay.unsettled,
     entries.DROPPED: _Replay.dropped,
+    entries.AHEAD: _Replay.ahead,
     entries.TRUNCATED: _Replay.truncated,
     entries.WAITING: _Replay.waiting,
     entries.DEFERRED: _Replay.deferred,
@@ -423,7 +431,7 @@ def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:
     group = catalogue.build_group(topic, spec.name, kind, group_id=spec.id, starts=starts, ephemeral=False)
     group.paused = spec.paused
     if isinstance(group, WorkGroup):
-        group.restore(spec.windows, spec.due, spec.skips)
+        group.restore(spec.windows, spec.due, spec.ahead)
         group.schedule_floors = spec.schedule_floors
         group.set_policy(GroupPolicy.of(spec.policy))
         group.counted_from = [partition.log.readable for partition in topic.partitions]

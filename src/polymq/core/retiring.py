@@ -92,7 +92,7 @@ class Retiring:
         if end is None:
             self._kernel.wait_for_disk(self._group)
             return False
-        share.pass_skips()
+        share.pass_left_out()
         first = share.window.next
         end = min(end, share.limit, first + _SKIP_MAX)
         if end <= first:
@@ -133,7 +133,7 @@ class Retiring:
     def _step_over(self, share: Share, count: int) -> None:
         """Settle new messages of one partition."""
         while count > 0:
-            share.pass_skips()
+            share.pass_left_out()
             step = min(count, share.limit - share.window.next, _SKIP_MAX)
             if step <= 0:
                 break

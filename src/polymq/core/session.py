@@ -20,7 +20,7 @@ from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from polymq.core.access import Principal
     from polymq.core.broker import Broker
@@ -136,6 +136,16 @@ class Session:
             target = self._target(name)
         return target
 
+    def publish_records(self, topic: str, partition: int, records: memoryview, count: int, *, time_ns: int, origin: int) -> Ticket:
+        """Append records that are encoded already, with times of their own as differences to `time_ns`; creates the topic.
+
+        For messages that are older than their arrival here. `partition` counts within the topic. Raises Refusal.
+        """
+        target = self._target(topic)
+        ticket = target.partitions[partition].append_records(records, count, time_ns=time_ns, origin=origin)
+        self._kernel.fresh[target] = None
+        return ticket
+
     def _target(self, name: str) -> Topic:
         self._authorize(Action.PUBLISH, name)
         self._refuse_when_stopping()
@@ -224,6 +234,17 @@ class Session:
         """Stop or resume deliveries."""
         self._authorize(Action.MANAGE, topic, group)
         self.broker.catalogue.pause_group(self._group(topic, group), paused=paused)
+
+    def foresee(self, topic: str, group: str, partition: int, ranges: Iterable[tuple[int, int, int]]) -> None:
+        """Tell a new work group what it will come to: (first offset, end, how often given out before, or LEFT_OUT), in order.
+
+        For groups that are taken over from another server: what it does not have, and the attempts of what it has.
+        """
+        self._authorize(Action.MANAGE, topic, group)
+        found = self._group(topic, group)
+        if not isinstance(found, WorkGroup):
+            raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{group} is not a work group")
+        found.foresee(partition, ranges)
 
     def _ensure_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool) -> Group:
         found = topic.groups.get(name)

@@ -50,6 +50,19 @@ class Partition:
         """How many messages no group may have yet."""
         return 0 if self.held_from is None else max(0, self.log.readable - self.held_from)
 
+    def append_records(self, records: memoryview, count: int, *, time_ns: int, origin: int) -> Ticket:
+        """Stage encoded records as one batch whose time is `time_ns`, to which their own times are differences.
+
+        Asserts that nothing later was appended. Raises Refusal.
+        """
+        assert time_ns >= self.last_time_ns
+        self.last_time_ns = time_ns
+        try:
+            return self.log.append_records(records, count, now_ns=time_ns, origin=origin)
+        except (StoreFull, StoreFailed) as error:
+            code = RefusalCode.STORE_FULL if isinstance(error, StoreFull) else RefusalCode.STORE_FAILED
+            raise Refusal(code, str(error)) from error
+
     def append(self, batch: MessageBatch, *, wall_ns: int, origin: int) -> Ticket:
         """Stage a batch for this turn's write; raises Refusal when the store cannot take it.
 

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 from polymq import limits
 from polymq.core import journal_entries
+from polymq.core.ahead import LEFT_OUT, Ahead
 from polymq.core.group import Delivery, GroupKind, Subscription
 from polymq.core.lanes import Lanes
 from polymq.core.latency import DeliveryTimes, LatencyWindow
 from polymq.core.lease_window import LeaseWindow
 from polymq.core.leases import Leases, Run, refusal_code
+from polymq.core.reading import reach
 from polymq.core.retiring import Retiring
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from polymq.core.kernel import Kernel
     from polymq.core.policies import GroupPolicy
@@ -38,15 +40,14 @@ _DELIVERIES_MAX: Final = 256
 class Share:
     """A work group's state in one partition."""
 
-    __slots__ = ("back", "partition", "reader", "skips", "times", "window")
+    __slots__ = ("ahead", "back", "partition", "reader", "times", "window")
 
     def __init__(self, partition: Partition, window: LeaseWindow) -> None:
         self.partition = partition
         self.window = window
         self.reader: Reader | None = None
         self.back: Reader | None = None
-        # Offsets [first, end) that were dropped before the group reached them.
-        self.skips: deque[tuple[int, int]] = deque()
+        self.ahead = Ahead()
         # When what was handed out was published; None: it is not measured.
         self.times: DeliveryTimes | None = None
 
@@ -54,35 +55,38 @@ class Share:
     def limit(self) -> int:
         """The offset before which messages may be handed out without looking further."""
         limit = self.partition.limit
-        return min(limit, self.skips[0][0]) if self.skips else limit
+        return self.ahead.boundary(self.window.next, limit) if self.ahead else limit
 
     @property
     def untouched(self) -> int:
         """How many messages were never handed out."""
-        limit = self.partition.limit
         next_offset: int = self.window.next
-        dropped = sum(min(end, limit) - first for first, end in self.skips if first < limit)
-        return max(0, limit - next_offset - dropped)
+        return max(0, self.partition.limit - next_offset - self.ahead.left_out)
 
-    def pass_skips(self) -> None:
-        """Step over what was dropped, if the group has come to it."""
-        while self.skips and self.skips[0][0] <= self.window.next:
-            _first, end = self.skips.popleft()
-            if end > self.window.next:
-                self.window.skip(end - self.window.next)
+    @property
+    def attempts(self) -> int:
+        """The attempt that handing out the next message is."""
+        return min(self.ahead.attempts_at(self.window.next) + 1, limits.ATTEMPTS_MAX) if self.ahead else 1
+
+    def pass_left_out(self) -> None:
+        """Step over what is left out, if the group has come to it."""
+        next_offset: int = self.window.next
+        end = self.ahead.pass_to(next_offset)
+        if end > next_offset:
+            self.window.skip(end - next_offset)
 
     def take(self, count: int, size_bytes: int) -> Slice | None:
         """Read the next messages that were never handed out."""
-        if self.skips:
-            self.pass_skips()
+        if self.ahead:
+            self.pass_left_out()
         start = self.window.next
         count = min(count, self.limit - start)
         if count <= 0:
             return None
         if self.reader is None:
             self.reader = self.partition.log.reader(start)
-        elif self.reader.offset != start:
-            self.reader.seek(start)
+        elif self.reader.offset != start and not reach(self.reader, start):
+            return None
         return self.reader.take(count, size_bytes)
 
     def take_back(self, offset: int) -> Slice | None:
@@ -246,9 +250,10 @@ class WorkGroup(Leases):
                 self._share_turn = (self._share_turn + 1) % len(self.shares)
             if piece is not None:
                 assert piece.offset == share.window.next
-                share.window.lease(piece.count, consumer.owner)
-                self._out(consumer, share, piece, attempts=1, now_ns=now_ns)
-                return Delivery(consumer, piece, 1)
+                attempts = share.attempts
+                share.window.lease(piece.count, consumer.owner, attempts)
+                self._out(consumer, share, piece, attempts=attempts, now_ns=now_ns)
+                return Delivery(consumer, piece, attempts)
         return None
 
     def take_new(self, share: Share, count: int, size_bytes: int) -> Slice | None:
@@ -276,7 +281,7 @@ class WorkGroup(Leases):
     def _sample(self, consumer: Subscription) -> int:
         """Drop messages by lot until one is to be delivered; gives 1, or 0 if there are none left."""
         for share in self.shares:
-            share.pass_skips()
+            share.pass_left_out()
             while share.window.next < share.limit:
                 if self._kernel.random.randrange(100) <= consumer.sample_percent:
                     self._share_turn = share.partition.index
@@ -412,7 +417,7 @@ class WorkGroup(Leases):
         for share in self.shares:
             end = max(share.window.next, share.partition.limit)
             share.window.empty(end)
-            share.skips = deque(skip for skip in share.skips if skip[1] > end)
+            share.ahead.cut_below(end)
             if not self.ephemeral:
                 self._kernel.journal(journal_entries.emptied(self.id, share.partition.number, end))
         self.waiting.clear()
@@ -451,9 +456,18 @@ class WorkGroup(Leases):
         first = max(first, share.window.next)
         if first >= end:
             return
-        share.skips.append((first, end))
+        share.ahead.append(first, end, LEFT_OUT)
         if not self.ephemeral:
             self._kernel.journal(journal_entries.dropped(self.id, share.partition.number, first, end))
+
+    def foresee(self, partition_index: int, ranges: Iterable[tuple[int, int, int]]) -> None:
+        """Learn of offsets that the group has not come to: (first, end, attempts so far or LEFT_OUT), in order."""
+        share = self.shares[partition_index]
+        assert not share.ahead
+        share.ahead.extend(ranges)
+        if not self.ephemeral:
+            for piece in share.ahead.pieces():
+                self._kernel.journal(journal_entries.ahead(self.id, share.partition.number, piece))
 
     def rewind(self, share: Share, offset: int) -> None:
         """Go on at an offset of one partition, back or forth: whatever is out, waits or is deferred there is forgotten."""
@@ -472,7 +486,7 @@ class WorkGroup(Leases):
         self.deferred.drop_between(number << limits.OFFSET_BITS, (number + 1) << limits.OFFSET_BITS)
         self.deferred_count = len(self.deferred)
         share.window = LeaseWindow(number, offset, self._kernel.slots_dense)
-        share.skips.clear()
+        share.ahead = Ahead()
         if self.lanes is not None:
             self.lanes.reset()
         if not self.ephemeral:
@@ -490,14 +504,15 @@ class WorkGroup(Leases):
             consumer.runs.clear()
             consumer.touches.clear()
 
-    def restore(self, windows: dict[int, LeaseWindow], due: dict[int, int], skips: dict[int, list[tuple[int, int]]]) -> None:
+    def restore(self, windows: dict[int, LeaseWindow], due: dict[int, int], ahead: dict[int, list[tuple[int, int, int]]]) -> None:
         """Recovery: take over what the journal says. `due` gives the due times of deferred messages by id."""
         for share in self.shares:
             number = share.partition.number
-            share.skips.extend(skips.get(number, ()))
+            share.ahead.extend(ahead.get(number, ()))
             if number not in windows:
                 continue
             share.window = windows[number]
+            share.ahead.recall(share.window)
             for offset, _state, attempts in list(share.window.unsettled()):
                 message_id = number << limits.OFFSET_BITS | offset
                 if message_id in due:
@@ -513,8 +528,8 @@ class WorkGroup(Leases):
             yield journal_entries.lease_state(self.id, number, next_offset=window.next, floor=window.floor)
             for pairs in window.unsettled_pairs():
                 yield journal_entries.unsettled(self.id, number, pairs)
-            for first, end in share.skips:
-                yield journal_entries.dropped(self.id, number, first, end)
+            for piece in share.ahead.pieces():
+                yield journal_entries.ahead(self.id, number, piece)
         for pairs in self.deferred.pairs():
             yield journal_entries.deferred(self.id, pairs)
         for number, floor in self.schedule_floors.items():
