@@ -6,8 +6,11 @@
 | 2 | clean stop | – |
 | 3 | checkpoint of a partition | see `Checkpoint` |
 | 4 | partition deleted | number u32 |
-| 5 | snapshot begins | – |
-| 6 | snapshot ends | – |
+| 5 | snapshot in one go begins (format 1) | – |
+| 6 | snapshot in one go ends (format 1) | – |
+| 7 | snapshot begins | – |
+| 8 | piece of a snapshot: the rest of the frame | u8: 1 if the piece goes on in a later frame |
+| 9 | snapshot is complete | – |
 """
 
 from __future__ import annotations
@@ -22,9 +25,14 @@ __all__ = [
     "KIND_CHECKPOINT",
     "KIND_CLEAN_STOP",
     "KIND_DELETED",
+    "KIND_PIECE",
     "KIND_SNAPSHOT_BEGIN",
     "KIND_SNAPSHOT_END",
     "KIND_START",
+    "KIND_WHOLE_SNAPSHOT_BEGIN",
+    "KIND_WHOLE_SNAPSHOT_END",
+    "PIECE",
+    "PIECE_GOES_ON",
     "SNAPSHOT_BEGIN",
     "SNAPSHOT_END",
     "Checkpoint",
@@ -41,12 +49,19 @@ KIND_START: Final = 1
 KIND_CLEAN_STOP: Final = 2
 KIND_CHECKPOINT: Final = 3
 KIND_DELETED: Final = 4
-KIND_SNAPSHOT_BEGIN: Final = 5
-KIND_SNAPSHOT_END: Final = 6
+# Written by format 1: nothing but the snapshot's entries stands between the two.
+KIND_WHOLE_SNAPSHOT_BEGIN: Final = 5
+KIND_WHOLE_SNAPSHOT_END: Final = 6
+KIND_SNAPSHOT_BEGIN: Final = 7
+KIND_PIECE: Final = 8
+KIND_SNAPSHOT_END: Final = 9
 CORE_KIND_MIN: Final = 32
 CLEAN_STOP: Final = bytes([KIND_CLEAN_STOP])
 SNAPSHOT_BEGIN: Final = bytes([KIND_SNAPSHOT_BEGIN])
 SNAPSHOT_END: Final = bytes([KIND_SNAPSHOT_END])
+# Both are the first entry of a frame that holds nothing else but entries of the snapshot.
+PIECE: Final = bytes([KIND_PIECE, 0])
+PIECE_GOES_ON: Final = bytes([KIND_PIECE, 1])
 
 _START: Final = struct.Struct("<BI")
 _DELETED: Final = struct.Struct("<BI")

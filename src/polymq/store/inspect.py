@@ -17,9 +17,12 @@ from polymq.store.entries import (
     KIND_CHECKPOINT,
     KIND_CLEAN_STOP,
     KIND_DELETED,
+    KIND_PIECE,
     KIND_SNAPSHOT_BEGIN,
     KIND_SNAPSHOT_END,
     KIND_START,
+    KIND_WHOLE_SNAPSHOT_BEGIN,
+    KIND_WHOLE_SNAPSHOT_END,
     Checkpoint,
     decode_checkpoint,
     decode_deleted,
@@ -426,5 +429,9 @@ def _describe(entry: memoryview) -> str:
         return f"partition {point.number} is synced from record {point.start} up to {point.end}"
     if kind == KIND_DELETED:
         return f"partition {decode_deleted(entry)} is deleted"
-    texts = {KIND_CLEAN_STOP: "clean stop", KIND_SNAPSHOT_BEGIN: "a snapshot begins", KIND_SNAPSHOT_END: "the snapshot is complete"}
+    if kind == KIND_PIECE:
+        return "a piece of the snapshot, which goes on later" if entry[1] else "a piece of the snapshot"
+    texts = {KIND_CLEAN_STOP: "clean stop"}
+    texts |= dict.fromkeys((KIND_SNAPSHOT_BEGIN, KIND_WHOLE_SNAPSHOT_BEGIN), "a snapshot begins")
+    texts |= dict.fromkeys((KIND_SNAPSHOT_END, KIND_WHOLE_SNAPSHOT_END), "the snapshot is complete")
     return texts.get(kind, f"unknown, kind {kind}")

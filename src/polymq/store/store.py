@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "FORMAT_NAME", "Store"]
 
 FORMAT_NAME: Final = "FORMAT"
-FORMAT: Final = b"polymq data folder, format 1\n"
+FORMAT: Final = b"polymq data folder, format 2\n"
+# Read as they are; what is written from then on is of the present format, so the mark is changed first.
+_FORMATS_EARLIER: Final = (b"polymq data folder, format 1\n",)
 _EPOCH_FIRST: Final = 1
 
 
@@ -68,7 +70,7 @@ class Store:
         self._clean = True
         self._same_boot = True
         self._replay: list[bytes] | None = None
-        self.journal = Journal(volume, own_entries=self._own_entries)
+        self.journal = Journal(volume, own_units=self._own_units)
         self._committer = Committer(volume, self.journal)
 
     @classmethod
@@ -142,14 +144,16 @@ class Store:
             raise StoreFailed(f"{self.journal.failed}. Look after the disk")
         self._committer.changed = False
 
-    def _own_entries(self) -> Iterator[bytes]:
-        """Give the store's part of a snapshot."""
-        yield encode_start(Start(self._boot_id, self.epoch))
-        for number, log in self._logs.items():
-            if log.synced_point is not None:
+    def _own_units(self) -> Iterator[tuple[bytes, ...]]:
+        """Give the store's part of a snapshot, for partitions that are there when their turn comes."""
+        yield (encode_start(Start(self._boot_id, self.epoch)),)
+        for number in [*self._points, *(number for number in self._logs if number not in self._points)]:
+            log = self._logs.get(number)
+            if log is not None and log.synced_point is not None:
                 self._points[number] = log.synced_point
-        for point in self._points.values():
-            yield encode_checkpoint(point)
+            point = self._points.get(number)
+            if point is not None:
+                yield (encode_checkpoint(point),)
 
     def replay(self) -> Iterator[bytes]:
         """Give the core's entries, oldest first, from the last complete snapshot on. Once, before anything else."""
@@ -251,8 +255,9 @@ class Store:
         partitions are not written either, else a message that was released would be appended once more after a crash.
         """
         self.unwritten = ""
-        if self.journal.staged:
+        if self.journal.staged or self.journal.dropped:
             self.journal.flush()
+            self.journal.dropped = False
             self.unwritten = self.journal.failed or self.journal.blocked
         touched = self._touched
         if touched and not self.journal.blocked:
@@ -325,6 +330,14 @@ class Store:
         self._committer.sync_now()
 
 
+def _refuse_foreign(found: bytes, *, has_data: bool) -> None:
+    """Refuse a folder whose mark is neither one that we read nor the beginning of one. Raises StoreFailed."""
+    if has_data and not found.strip(b"\0"):
+        raise StoreFailed(f"the folder has data but no {FORMAT_NAME} file: restore it from a copy, or use another folder")
+    if has_data or not FORMAT.startswith(found.rstrip(b"\0")):
+        raise StoreFailed(f"the folder says it is {found.strip()!r}, this program reads {FORMAT.strip()!r}: use the version that wrote it")
+
+
 def _check_format(files: Files) -> None:
     """Make sure that this is a data folder of ours, or make it one if it is empty. Raises StoreFailed, OSError.
 
@@ -340,12 +353,8 @@ def _check_format(files: Files) -> None:
             file.close()
     # A mark without data may be one that the process before wrote and was killed before it could sync.
     if found != FORMAT or not has_data:
-        if has_data and not found.strip(b"\0"):
-            raise StoreFailed(f"the folder has data but no {FORMAT_NAME} file: restore it from a copy, or use another folder")
-        if has_data or not FORMAT.startswith(found.rstrip(b"\0")):
-            raise StoreFailed(
-                f"the folder says it is {found.strip()!r}, this program reads {FORMAT.strip()!r}: use the version that wrote it"
-            )
+        if found not in _FORMATS_EARLIER:
+            _refuse_foreign(found, has_data=has_data)
         file = files.open(FORMAT_NAME, create=True)
         try:
             file.pwrite(FORMAT, 0)
