@@ -375,6 +375,11 @@ def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:
     group = catalogue.build_group(topic, spec.name, kind, group_id=spec.id, starts=starts, ephemeral=False)
     group.paused = spec.paused
     if isinstance(group, WorkGroup):
+        for number, window in spec.windows.items():
+            for first, end in spec.skips.get(number, ()):
+                # The group has stepped over it, and nothing that it settled since has said so.
+                if first < window.next:
+                    window.restore_settled(first, min(end, window.next) - 1)
         group.restore(spec.windows, spec.due, spec.skips)
         group.schedule_floors = spec.schedule_floors
         group.counted_from = [partition.log.readable for partition in topic.partitions]
