@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Journal"]
 
 _U32: Final = struct.Struct("<I")
-# What the segment has room for that a snapshot begins: it need not be large, the next ones are.
-_SNAPSHOT_ROOM_BYTES: Final = 4096
 
 
 class Journal:
@@ -198,8 +196,10 @@ class Journal:
         if (self._count and not self._write_frame()) or self.failed or not self._has_room():
             return
         first = self.sequence
+        # Sized by what is to come, not by what there was: the next start reads all of it.
+        room_bytes = 2 * self._snapshot_size_bytes
         try:
-            self.chain.roll(first, room_bytes=_SNAPSHOT_ROOM_BYTES, now_ns=self._volume.clock.wall_ns(), epoch=self.epoch)
+            self.chain.roll(first, room_bytes=room_bytes, now_ns=self._volume.clock.wall_ns(), epoch=self.epoch, grow=False)
         except StoreFull:
             return
         except StoreError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from polymq.errors import CorruptRecord
 from polymq.store.entries import KIND_SNAPSHOT_BEGIN, KIND_SNAPSHOT_END, KIND_WHOLE_SNAPSHOT_BEGIN, KIND_WHOLE_SNAPSHOT_END
-from polymq.store.frames import SegmentScan, entries_of, scan_segment, synced_later
+from polymq.store.frames import SegmentScan, entries_of, only_zeros, scan_segment, synced_later
 from polymq.store.snapshot import in_order
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _clean_up(files: Files, bases: list[int], kept: list[SegmentScan]) -> None:
     if not kept:
         return
     last = kept[-1]
-    if any(last.data[last.end :]):
+    if not only_zeros(last.data, last.end):
         file = files.open(journal_path(last.base_sequence))
         try:
             file.truncate(last.end)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from polymq.store.entries import KIND_PIECE, KIND_SNAPSHOT_BEGIN, KIND_START
+from polymq.store.entries import KIND_PIECE, KIND_SNAPSHOT_BEGIN, KIND_START, KIND_START_SILENT
 from polymq.store.frames import ENTRY_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def in_order(frames: Iterable[Iterator[memoryview]]) -> Iterator[memoryview]:
                 yield from held or ()
                 piece, held = [], None
             continue
-        if held is not None and first[0] in (KIND_START, KIND_SNAPSHOT_BEGIN):
+        if held is not None and first[0] in (KIND_START, KIND_START_SILENT, KIND_SNAPSHOT_BEGIN):
             yield from held
             piece, held = [], None
         if held is None:
