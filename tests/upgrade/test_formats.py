@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from polymq.store.store import FORMAT
+
 from .story import ORDERS, RICH, SECOND_NS, SETTLED, Process
 
 FORMATS = sorted(Path(__file__).parent.glob("format-*"))
 
 
 def test_there_is_a_folder_for_every_format() -> None:
-    assert [folder.name for folder in FORMATS] == ["format-1"]
+    assert [folder.name for folder in FORMATS] == ["format-1", "format-2"]
 
 
 @pytest.mark.parametrize("folder", FORMATS, ids=lambda folder: folder.name)
@@ -51,3 +53,11 @@ def test_a_folder_of_an_earlier_format_is_taken_over(folder: Path, tmp_path: Pat
     process.session.pause_topic("backlog", paused=False)
     assert [message.body for message, _attempts in process.consume("backlog", "g", 5).messages] == [b"waits", b"second life"]
     process.stop()
+
+
+@pytest.mark.parametrize("folder", FORMATS, ids=lambda folder: folder.name)
+def test_a_folder_that_was_taken_over_says_so_to_earlier_versions(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "data")
+    assert (tmp_path / "data" / "FORMAT").read_text() == f"polymq data folder, {folder.name.replace('-', ' ')}\n"
+    Process(tmp_path / "data").store.close(clean=False)
+    assert (tmp_path / "data" / "FORMAT").read_bytes() == FORMAT

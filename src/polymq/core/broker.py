@@ -117,8 +117,12 @@ class Broker:
             for group in kernel.with_settled:
                 group.journal_settled()
             kernel.with_settled.clear()
-        if self.store.journal.wants_snapshot:
-            self.store.journal.snapshot(self.catalogue.entries())
+        journal = self.store.journal
+        if journal.wants_snapshot:
+            journal.begin_snapshot(self.catalogue.units())
+        if journal.snapshotting:
+            # Here everything that has changed is journaled, so what a unit says is true behind it.
+            journal.continue_snapshot()
 
     def dispatch(self) -> list[Delivery]:
         """Hand out what can be handed out now. The slices are valid until the next turn's reads."""
@@ -148,7 +152,7 @@ class Broker:
         """Give the monotonic time by which the next turn must run; in the past if there is work at once."""
         kernel = self.kernel
         now_ns = kernel.monotonic_ns()
-        if kernel.awake or kernel.uncommitted:
+        if kernel.awake or kernel.uncommitted or self.store.journal.snapshotting:
             return now_ns
         due_ns = kernel.leases.due_ns()
         wall_due_ns = kernel.schedules.due_ns()
@@ -164,7 +168,7 @@ class Broker:
     def snapshot(self) -> None:
         """Write everything that the journal stands for anew, attempts of what is out included: before a clean stop."""
         self.tick()
-        self.store.journal.snapshot(self.catalogue.entries())
+        self.store.journal.snapshot(self.catalogue.units())
 
     # -- housekeeping ----------------------------------------------------------------------------------------------
 

@@ -220,11 +220,19 @@ class Catalogue:
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
-    def entries(self) -> Iterator[bytes]:
-        """Give the journal entries that rebuild the catalogue and every group's place."""
-        yield journal_entries.catalogue("numbers", next_number=self.next_number, next_group_id=self.next_group_id)
-        for topic in self.topics.values():
-            yield from _topic_entries(topic)
+    def units(self) -> Iterator[Iterator[bytes]]:
+        """Give the journal entries that rebuild everything: a unit for each topic, then one for each of its groups.
+
+        A unit is read before the next one is asked for, perhaps turns later. What comes into being meanwhile is in the
+        journal behind the snapshot's beginning; what is gone by then is left out.
+        """
+        yield iter((journal_entries.catalogue("numbers", next_number=self.next_number, next_group_id=self.next_group_id),))
+        for key, topic in list(self.topics.items()):
+            if self.topics.get(key) is topic:
+                yield _topic_entries(topic)
+            for group in list(topic.groups.values()):
+                if self.topics.get(key) is topic and topic.groups.get(group.name) is group and not group.ephemeral:
+                    yield _group_entries(group)
 
 
 def held_entry(topic: Topic) -> bytes:
@@ -243,6 +251,7 @@ def _group_policy_entry(group: WorkGroup) -> bytes:
 
 
 def _topic_entries(topic: Topic) -> Iterator[bytes]:
+    """Give what replaces all that is known about a topic, but for its groups."""
     numbers = [partition.number for partition in topic.partitions]
     yield journal_entries.catalogue(
         "topic_created",
@@ -264,12 +273,10 @@ def _topic_entries(topic: Topic) -> Iterator[bytes]:
                 yield journal_entries.waiting(partition.number, pairs)
             for base_offset, _count, runs in partition.schedule.releases():
                 yield journal_entries.released_runs(partition.number, base_offset, runs)
-    for group in topic.groups.values():
-        if not group.ephemeral:
-            yield from _group_entries(group)
 
 
 def _group_entries(group: Group) -> Iterator[bytes]:
+    """Give what replaces all that is known about a group."""
     topic = group.topic
     starts = [group.first_needed(partition.index) for partition in topic.partitions]
     yield journal_entries.catalogue(

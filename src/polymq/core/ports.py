@@ -111,7 +111,16 @@ class Journal(Protocol):
         """Write what is staged now; `staged` stays true if there is no room."""
 
     def ticket(self, *, sync: bool = False) -> Ticket: ...
-    def snapshot(self, entries: Iterator[bytes]) -> None: ...
+    @property
+    def snapshotting(self) -> bool:
+        """Whether `continue_snapshot` is to be called in every turn."""
+
+    def begin_snapshot(self, units: Iterator[Iterator[bytes]]) -> None:
+        """Begin to write everything anew; each unit replaces what was known about one thing when its turn comes."""
+
+    def continue_snapshot(self) -> None: ...
+    def snapshot(self, units: Iterator[Iterator[bytes]]) -> None:
+        """Write a whole snapshot at once."""
 
 
 class Store(Protocol):

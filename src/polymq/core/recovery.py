@@ -1,6 +1,8 @@
 """From the journal's entries to a catalogue: what the broker does before it serves anybody.
 
-Entries are applied in order to plain collections first; topics and groups are built at the end, when the logs are
+Entries are applied in order to plain collections first. While a snapshot is written in pieces, others stand between
+them: what an entry says about a topic or a group that is not known yet is left out, since the piece that comes later says
+it again, and what a piece says takes the place of what was known. Topics and groups are built at the end, when the logs are
 open and it is known where each ends. What the journal says about messages that a power loss took is dropped then,
 and that is journaled, so that it does not come back for the messages that get those offsets next.
 """
@@ -49,7 +51,6 @@ class _Topic:
     paused: bool = False
     held: list[int | None] = field(default_factory=list)
     policy: dict[str, Any] = field(default_factory=dict)
-    groups: dict[int, _Group] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -76,6 +77,8 @@ class _Replay:
         self.topics: dict[tuple[str, str], _Topic] = {}
         self.owners: dict[int, _Topic] = {}
         self.groups: dict[int, _Group] = {}
+        # The groups of each topic, of one that is not known yet, too.
+        self.members: dict[tuple[str, str], dict[int, _Group]] = {}
         self.schedules: dict[int, int] = {}
         self.scheduled: dict[int, dict[int, int]] = {}
         # Released offsets of a partition's schedule: (offset that the message gets in the partition, due time, whether
@@ -109,18 +112,21 @@ class _Replay:
         self.next_number = max(self.next_number, *(number + 1 for number in numbers))
 
     def op_topic_deleted(self, *, namespace: str, name: str) -> None:
+        for group_id in self.members.pop((namespace, name), ()):
+            del self.groups[group_id]
         topic = self.topics.pop((namespace, name), None)
         if topic is None:
             return
         for number in topic.numbers:
             del self.owners[number]
-        for group_id in topic.groups:
-            self.groups.pop(group_id, None)
+            for known in (self.schedules, self.scheduled, self.releases):
+                known.pop(number, None)
 
     def op_topic_held(self, *, namespace: str, name: str, paused: bool, held: list[int | None]) -> None:
-        topic = self.topics[namespace, name]
-        topic.paused = paused
-        topic.held = held
+        topic = self.topics.get((namespace, name))
+        if topic is not None:
+            topic.paused = paused
+            topic.held = held
 
     def op_topic_policy(self, *, namespace: str, name: str, policy: dict[str, Any]) -> None:
         topic = self.topics.get((namespace, name))
@@ -139,20 +145,24 @@ class _Replay:
         topic = (fields.pop("namespace"), fields.pop("topic"))
         group = _Group(topic=topic, **fields)
         self.groups[group.id] = group
-        if topic in self.topics:
-            self.topics[topic].groups[group.id] = group
+        self.members.setdefault(topic, {})[group.id] = group
         self.next_group_id = max(self.next_group_id, group.id + 1)
 
     def op_group_deleted(self, *, id: int) -> None:  # noqa: A002
         group = self.groups.pop(id, None)
-        if group is not None and group.topic in self.topics:
-            self.topics[group.topic].groups.pop(id, None)
+        if group is not None:
+            del self.members[group.topic][id]
 
     def op_group_paused(self, *, id: int, paused: bool) -> None:  # noqa: A002
         if id in self.groups:
             self.groups[id].paused = paused
 
     # -- groups ----------------------------------------------------------------------------------------------------
+
+    def known(self, group_id: int) -> _Group | None:
+        """Give a group, if it and its topic are known."""
+        group = self.groups.get(group_id)
+        return group if group is not None and group.topic in self.topics else None
 
     def window(self, group: _Group, partition: int) -> LeaseWindow:
         """Give a group's window, made at its start when it is first needed."""
@@ -165,13 +175,13 @@ class _Replay:
 
     def settled(self, entry: bytes) -> None:
         _kind, group_id, partition = entries.GROUP_PARTITION.unpack_from(entry)
-        group = self.groups.get(group_id)
+        group = self.known(group_id)
         if group is not None:
             self.window(group, partition).restore_ranges(entry[entries.GROUP_PARTITION.size :])
 
     def requeued(self, entry: bytes) -> None:
         _kind, group_id, partition, offset, attempts, due_ns = entries.REQUEUED_FORM.unpack(entry)
-        group = self.groups.get(group_id)
+        group = self.known(group_id)
         if group is None:
             return
         window = self.window(group, partition)
@@ -185,7 +195,7 @@ class _Replay:
 
     def emptied(self, entry: bytes) -> None:
         _kind, group_id, partition, end = entries.EMPTIED_FORM.unpack(entry)
-        group = self.groups.get(group_id)
+        group = self.known(group_id)
         if group is not None:
             window = self.window(group, partition)
             window.empty(max(end, window.next))
@@ -254,7 +264,7 @@ class _Replay:
         changed = held_from is not None and held_from > end
         if changed:
             topic.held[index] = end
-        for group in topic.groups.values():
+        for group in self.members.get((topic.namespace, topic.name), {}).values():
             changed = _truncate_group(group, partition, index, end) or changed
         return changed
 
@@ -431,6 +441,11 @@ def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:
     group = catalogue.build_group(topic, spec.name, kind, group_id=spec.id, starts=starts, ephemeral=False)
     group.paused = spec.paused
     if isinstance(group, WorkGroup):
+        for number, window in spec.windows.items():
+            for first, end, attempts in spec.ahead.get(number, ()):
+                # The group has stepped over it, and nothing that it settled since has said so.
+                if attempts == LEFT_OUT and first < window.next:
+                    window.restore_settled(first, min(end, window.next) - 1)
         group.restore(spec.windows, spec.due, spec.ahead)
         group.schedule_floors = spec.schedule_floors
         group.set_policy(GroupPolicy.of(spec.policy))

@@ -99,9 +99,10 @@ class Chain:
         segment.own_from = segment.used
         self.volume.reserved_bytes += segment.size_bytes - segment.used
 
-    def roll(self, base_offset: int, *, room_bytes: int, now_ns: int, epoch: int) -> Segment:
+    def roll(self, base_offset: int, *, room_bytes: int, now_ns: int, epoch: int, grow: bool = True) -> Segment:
         """Make a new active segment with room for `room_bytes` behind its header, which is written.
 
+        Without `grow` it is no larger than it has to be, and the next ones double from there.
         An active segment that holds nothing yet would have the same name: that one is made larger instead, in place,
         since a checkpoint may speak of it. Raises StoreFull when there is no room, StoreFailed for other errors; then
         the active one stays.
@@ -113,7 +114,7 @@ class Chain:
         segment.segment_id = volume.random_u64()
         segment.created_ns = now_ns
         try:
-            self._place(segment, SEGMENT_HEADER_SIZE_BYTES + room_bytes)
+            self._place(segment, SEGMENT_HEADER_SIZE_BYTES + room_bytes, grow=grow)
             header = encode_segment_header(
                 self.magic,
                 self.partition,
@@ -130,7 +131,8 @@ class Chain:
         if self.active is not None:
             volume.reserved_bytes -= self.active.size_bytes - self.active.used
         volume.reserved_bytes += segment.size_bytes
-        self._largest_bytes = max(self._largest_bytes, min(segment.size_bytes, volume.settings.segment_size_bytes_max))
+        size_bytes = min(segment.size_bytes, volume.settings.segment_size_bytes_max)
+        self._largest_bytes = max(self._largest_bytes, size_bytes) if grow else size_bytes
         segment.known = True
         self.segments.append(segment)
         self.active = segment
@@ -165,7 +167,7 @@ class Chain:
             volume.reserved_bytes += segment.size_bytes - segment.used
         self.active = segment
 
-    def _place(self, segment: Segment, need_bytes: int) -> None:
+    def _place(self, segment: Segment, need_bytes: int, *, grow: bool) -> None:
         """Put a file of zeros in a segment's place: the one that is ready, or one made here and now."""
         files = self.volume.files
         if self._next_size_bytes >= need_bytes:
@@ -179,7 +181,7 @@ class Chain:
         if not self.segments:
             files.make_folder(self.folder)
             self.folder_made = True
-        segment.size_bytes = self._size_of_next(need_bytes)
+        segment.size_bytes = self._size_of_next(need_bytes, grow=grow)
         file = self.volume.create(segment.path)
         try:
             file.truncate(0)
@@ -190,11 +192,11 @@ class Chain:
             raise
         self.volume.adopt(segment, file)
 
-    def _size_of_next(self, need_bytes: int) -> int:
+    def _size_of_next(self, need_bytes: int, *, grow: bool = True) -> int:
         """Double the size from segment to segment, as long as there is room to be generous with."""
         settings = self.volume.settings
         size = settings.segment_size_bytes_first
-        if self.active is not None:
+        if grow and self.active is not None:
             # Doubled from the largest so far: one that was made ready long ago may be smaller than the one before it.
             size = max(size, min(2 * max(self._largest_bytes, self.active.size_bytes), settings.segment_size_bytes_max))
         if self.volume.reserved_bytes + size > self.volume.reserved_bytes_max:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from polymq.store.files import File, Files
     from polymq.store.volume import Volume
-    from polymq.wire.records import BatchHeader
 
 __all__ = ["ColdRead", "Window", "WindowRequest", "describe"]
 
@@ -174,23 +173,18 @@ class ColdRead:
         """Read and check batches until the one that holds the offset is there, and whatever came along with it."""
         hint = self.hint or IndexEntry(self.base_offset, SEGMENT_HEADER_SIZE_BYTES, 0)
         position, size = hint.position, self.size_bytes
-        found: list[tuple[int, int]] = []
-        end = 0
-
-        def on_batch(at: int, header: BatchHeader) -> None:
-            nonlocal end
-            if header.base_offset >= self.end_offset:
-                return
-            end = at + header.size
-            if not found and self.offset < header.base_offset + header.count:
-                found.append((at, header.base_offset))
-
-        walk = Walk(self.segment_id, hint.offset, on_batch=on_batch)
+        walk = Walk(self.segment_id, hint.offset)
         while True:
             data = read(min(size, limit - position), position)
+            walk.until = self.offset
             passed = walk.run(data, 0, position)
-            if found:
-                break
+            offset = walk.offset
+            if not walk.problem and not walk.ended:
+                # The next batch has the record, if it is there as a whole.
+                walk.until = self.end_offset
+                end = walk.run(data, passed, position + passed)
+                if end > passed:
+                    break
             if walk.problem or walk.ended or (passed == 0 and len(data) < size):
                 raise CorruptRecord(
                     self.path,
@@ -200,9 +194,8 @@ class ColdRead:
                 )
             position += passed
             size = size if passed else size * 2
-        at, offset = found[0]
-        view = memoryview(data)[at - position : end - position]
-        return Window(view, at, end, offset, self.segment_id, self.created_ns, self.used, self.index)
+        view = memoryview(data)[passed:end]
+        return Window(view, position + passed, position + end, offset, self.segment_id, self.created_ns, self.used, self.index)
 
 
 def _cached(file: File) -> Callable[[int, int], bytes]:

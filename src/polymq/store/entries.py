@@ -2,19 +2,27 @@
 
 | kind | | fields, little-endian |
 |---|---|---|
-| 1 | start of a life | epoch u32, boot id (UTF-8, the rest) |
+| 1 | start of a life (format 1) | epoch u32, boot id (UTF-8, the rest) |
 | 2 | clean stop | – |
 | 3 | checkpoint of a partition | see `Checkpoint` |
 | 4 | partition deleted | number u32 |
-| 5 | snapshot begins | – |
-| 6 | snapshot ends | – |
+| 5 | snapshot in one go begins (format 1) | – |
+| 6 | snapshot in one go ends (format 1) | – |
+| 7 | snapshot begins | – |
+| 8 | piece of a snapshot: the rest of the frame | u8: 1 if the piece goes on in a later frame |
+| 9 | snapshot is complete | – |
+| 10 | partitions are about to be written, or were, behind their last checkpoint | numbers u32 … |
+| 11 | start of a life that announces what it writes by 10 | epoch u32, boot id (UTF-8, the rest) |
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "CLEAN_STOP",
@@ -22,9 +30,16 @@ __all__ = [
     "KIND_CHECKPOINT",
     "KIND_CLEAN_STOP",
     "KIND_DELETED",
+    "KIND_PIECE",
     "KIND_SNAPSHOT_BEGIN",
     "KIND_SNAPSHOT_END",
     "KIND_START",
+    "KIND_START_SILENT",
+    "KIND_WHOLE_SNAPSHOT_BEGIN",
+    "KIND_WHOLE_SNAPSHOT_END",
+    "KIND_WRITTEN",
+    "PIECE",
+    "PIECE_GOES_ON",
     "SNAPSHOT_BEGIN",
     "SNAPSHOT_END",
     "Checkpoint",
@@ -32,21 +47,33 @@ __all__ = [
     "decode_checkpoint",
     "decode_deleted",
     "decode_start",
+    "decode_written",
     "encode_checkpoint",
     "encode_deleted",
     "encode_start",
+    "encode_written",
 ]
 
-KIND_START: Final = 1
+# Written by format 1: in that life any partition may have been written without a word.
+KIND_START_SILENT: Final = 1
 KIND_CLEAN_STOP: Final = 2
 KIND_CHECKPOINT: Final = 3
 KIND_DELETED: Final = 4
-KIND_SNAPSHOT_BEGIN: Final = 5
-KIND_SNAPSHOT_END: Final = 6
+# Written by format 1: nothing but the snapshot's entries stands between the two.
+KIND_WHOLE_SNAPSHOT_BEGIN: Final = 5
+KIND_WHOLE_SNAPSHOT_END: Final = 6
+KIND_SNAPSHOT_BEGIN: Final = 7
+KIND_PIECE: Final = 8
+KIND_SNAPSHOT_END: Final = 9
+KIND_WRITTEN: Final = 10
+KIND_START: Final = 11
 CORE_KIND_MIN: Final = 32
 CLEAN_STOP: Final = bytes([KIND_CLEAN_STOP])
 SNAPSHOT_BEGIN: Final = bytes([KIND_SNAPSHOT_BEGIN])
 SNAPSHOT_END: Final = bytes([KIND_SNAPSHOT_END])
+# Both are the first entry of a frame that holds nothing else but entries of the snapshot.
+PIECE: Final = bytes([KIND_PIECE, 0])
+PIECE_GOES_ON: Final = bytes([KIND_PIECE, 1])
 
 _START: Final = struct.Struct("<BI")
 _DELETED: Final = struct.Struct("<BI")
@@ -89,6 +116,16 @@ def encode_start(start: Start) -> bytes:
 def decode_start(entry: bytes | memoryview) -> Start:
     """Read the entry."""
     return Start(bytes(entry[_START.size :]).decode(), _START.unpack_from(entry)[1])
+
+
+def encode_written(numbers: Sequence[int]) -> bytes:
+    """Write the entry."""
+    return struct.pack(f"<B{len(numbers)}I", KIND_WRITTEN, *numbers)
+
+
+def decode_written(entry: bytes | memoryview) -> tuple[int, ...]:
+    """Read the entry: the partitions' numbers."""
+    return struct.unpack(f"<{(len(entry) - 1) // 4}I", entry[1:])
 
 
 def encode_deleted(number: int) -> bytes:

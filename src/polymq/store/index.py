@@ -44,11 +44,11 @@ class IndexEntry(NamedTuple):
 class SparseIndex:
     """Where to start looking in one segment.
 
-    `complete_from` is the position from which on every batch has been considered: an index that was begun in the
+    `due` is the position from which on the next batch gets an entry. `complete_from` is the position from which on every batch has been considered: an index that was begun in the
     middle of a segment (the store was restarted) knows nothing of what lies before.
     """
 
-    __slots__ = ("_due", "_interval", "complete_from", "last_time_ns", "offsets", "positions", "times")
+    __slots__ = ("_interval", "complete_from", "due", "last_time_ns", "offsets", "positions", "times")
 
     def __init__(self, interval_bytes: int, complete_from: int = SEGMENT_HEADER_SIZE_BYTES) -> None:
         self.offsets: array[int] = array("q")
@@ -57,16 +57,20 @@ class SparseIndex:
         self.complete_from = complete_from
         self.last_time_ns = 0
         self._interval = interval_bytes
-        self._due = 0
+        self.due = 0
 
     def add(self, offset: int, position: int, time_ns: int) -> None:
         """Consider the batch that follows the last one considered. Cost: one comparison, mostly."""
         self.last_time_ns = time_ns
-        if position >= self._due:
+        if position >= self.due:
             self.offsets.append(offset)
             self.positions.append(position)
             self.times.append(time_ns)
-            self._due = position + self._interval
+            self.due = position + self._interval
+
+    def pass_over(self, time_ns: int) -> None:
+        """Consider batches before `due`, the last of them of this time."""
+        self.last_time_ns = time_ns
 
     def at_offset(self, offset: int) -> IndexEntry | None:
         """Give the last entry at or before an offset; None if the index begins behind it."""
@@ -96,7 +100,7 @@ class SparseIndex:
         """Copy it, for a job in the worker."""
         twin = SparseIndex(self._interval, self.complete_from)
         twin.offsets, twin.positions, twin.times = self.offsets[:], self.positions[:], self.times[:]
-        twin.last_time_ns, twin._due = self.last_time_ns, self._due
+        twin.last_time_ns, twin.due = self.last_time_ns, self.due
         return twin
 
     def encode(self, *, segment_id: int, base_offset: int, end_offset: int, used: int) -> bytes:

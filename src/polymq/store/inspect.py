@@ -17,15 +17,21 @@ from polymq.store.entries import (
     KIND_CHECKPOINT,
     KIND_CLEAN_STOP,
     KIND_DELETED,
+    KIND_PIECE,
     KIND_SNAPSHOT_BEGIN,
     KIND_SNAPSHOT_END,
     KIND_START,
+    KIND_START_SILENT,
+    KIND_WHOLE_SNAPSHOT_BEGIN,
+    KIND_WHOLE_SNAPSHOT_END,
+    KIND_WRITTEN,
     Checkpoint,
     decode_checkpoint,
     decode_deleted,
     decode_start,
+    decode_written,
 )
-from polymq.store.frames import entries_of
+from polymq.store.frames import entries_of, only_zeros
 from polymq.store.journal_recovery import JOURNAL_FOLDER, RecoveredJournal, journal_path, look_at_journal
 from polymq.store.recovery import PARTITIONS_FOLDER, log_segments, segment_path
 from polymq.store.runs import Walk
@@ -277,7 +283,7 @@ class _Segment:
         """Say what follows the last good batch, if it is not zeros."""
         position = self.position
         while data := self.file.pread(_CHUNK_SIZE_BYTES, position):
-            if any(data):
+            if not only_zeros(data, 0):
                 return "there are bytes behind the last batch"
             position += len(data)
         return ""
@@ -409,7 +415,7 @@ def _judge_journal(state: JournalState, index: int) -> tuple[str, str]:
     last = state.chosen + len(state.kept) - 1
     if index > last:
         return "", "it lies behind the end of the journal"
-    problem = scan.problem or ("there are bytes behind the last frame" if any(scan.data[scan.end :]) else "")
+    problem = scan.problem or ("there are bytes behind the last frame" if not only_zeros(scan.data, scan.end) else "")
     return "", f"torn tail: {problem}" if problem and index == last else ""
 
 
@@ -418,7 +424,7 @@ def _describe(entry: memoryview) -> str:
     kind = entry[0]
     if kind >= CORE_KIND_MIN:
         return f"the core's, kind {kind}"
-    if kind == KIND_START:
+    if kind in (KIND_START, KIND_START_SILENT):
         start = decode_start(entry)
         return f"start in epoch {start.epoch}, boot {start.boot_id}"
     if kind == KIND_CHECKPOINT:
@@ -426,5 +432,12 @@ def _describe(entry: memoryview) -> str:
         return f"partition {point.number} is synced from record {point.start} up to {point.end}"
     if kind == KIND_DELETED:
         return f"partition {decode_deleted(entry)} is deleted"
-    texts = {KIND_CLEAN_STOP: "clean stop", KIND_SNAPSHOT_BEGIN: "a snapshot begins", KIND_SNAPSHOT_END: "the snapshot is complete"}
+    if kind == KIND_WRITTEN:
+        numbers = decode_written(entry)
+        return f"written behind the checkpoint: partition{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
+    if kind == KIND_PIECE:
+        return "a piece of the snapshot, which goes on later" if entry[1] else "a piece of the snapshot"
+    texts = {KIND_CLEAN_STOP: "clean stop"}
+    texts |= dict.fromkeys((KIND_SNAPSHOT_BEGIN, KIND_WHOLE_SNAPSHOT_BEGIN), "a snapshot begins")
+    texts |= dict.fromkeys((KIND_SNAPSHOT_END, KIND_WHOLE_SNAPSHOT_END), "the snapshot is complete")
     return texts.get(kind, f"unknown, kind {kind}")

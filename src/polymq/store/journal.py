@@ -1,20 +1,23 @@
 """The journal: one sequence of entries for everything that is not message bodies, one frame and one write per turn.
 
 The core's entries are bytes to it. The store's own (`entries.py`) say up to where each partition is synced. When it
-has grown enough it asks for a snapshot: entries that rebuild everything, after which the older segments go.
+has grown enough it asks for a snapshot: entries that rebuild everything, written a piece per turn among the others,
+after which the older segments go.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import StoreError, StoreFull
 from polymq.store.chain import Chain
-from polymq.store.entries import SNAPSHOT_BEGIN, SNAPSHOT_END
+from polymq.store.entries import PIECE, PIECE_GOES_ON, SNAPSHOT_BEGIN, SNAPSHOT_END
 from polymq.store.frames import ENTRY_OVERHEAD_BYTES, FRAME_HEADER_SIZE_BYTES, seal_frame
 from polymq.store.journal_recovery import JOURNAL_FOLDER, JOURNAL_SUFFIX
 from polymq.store.segment import JOURNAL_PARTITION, MAGIC_JOURNAL, Segment
+from polymq.store.snapshot import Snapshot
 from polymq.store.ticket import Ticket
 from polymq.store.workers import Lane
 
@@ -28,23 +31,23 @@ if TYPE_CHECKING:
 __all__ = ["Journal"]
 
 _U32: Final = struct.Struct("<I")
-# A snapshot is cut into frames of about this size: one frame must fit the memory twice, and a segment once.
-_SNAPSHOT_FRAME_SIZE_BYTES: Final = 1024 * 1024
 
 
 class Journal:
     """See the module. `failed` is the reason why it takes no more entries, `blocked` why it cannot at the moment."""
 
-    def __init__(self, volume: Volume, *, own_entries: Callable[[], Iterable[bytes]]) -> None:
+    def __init__(self, volume: Volume, *, own_units: Callable[[], Iterable[Iterable[bytes]]]) -> None:
         self.wants_snapshot = False
         self.failed = ""
         self.blocked = ""
+        # Entries were given up since the store last looked, because the journal has failed.
+        self.dropped = False
         self.epoch = 0
         self.chain = Chain(volume, JOURNAL_FOLDER, magic=MAGIC_JOURNAL, partition=JOURNAL_PARTITION, suffix=JOURNAL_SUFFIX, reserve=True)
         self.sequence = 1
         self.synced_sequence = 0
         self._volume = volume
-        self._own_entries = own_entries
+        self._own_units = own_units
         self._buffer = bytearray(64 * 1024)
         self._staged = FRAME_HEADER_SIZE_BYTES
         self._count = 0
@@ -53,6 +56,7 @@ class Journal:
         self._sync_tickets: list[Ticket] = []
         self._grown_bytes = 0
         self._snapshot_size_bytes = 0
+        self._writing: Snapshot | None = None
         self._snapshot: tuple[int, int] | None = None  # (first sequence, sequence of the end) until that is synced
 
     def attach(self, recovered: RecoveredJournal, *, write_again: bool) -> None:
@@ -128,6 +132,7 @@ class Journal:
         """Write what is staged as one frame, in a new segment if the active one is too full; tell whether it is written."""
         if self.failed:
             self._drop_staged()
+            self.dropped = True
             return False
         size = self._staged
         chain = self.chain
@@ -152,6 +157,7 @@ class Journal:
         except (OSError, StoreError) as error:
             self.fail(f"the journal cannot be written: {error}")
             self._drop_staged()
+            self.dropped = True
             return False
         self.blocked = ""
         chain.wrote(active, size)
@@ -171,70 +177,95 @@ class Journal:
         """Ask for a snapshot once replay would take long compared with what a snapshot costs."""
         settings = self._volume.settings
         enough = min(settings.journal_growth_bytes_max, max(settings.journal_growth_bytes_min, 4 * self._snapshot_size_bytes))
-        self.wants_snapshot = self._snapshot is None and self._grown_bytes > enough
+        self.wants_snapshot = self._writing is None and self._snapshot is None and self._grown_bytes > enough
 
-    def snapshot(self, entries: Iterable[bytes]) -> None:
-        """Write entries that rebuild everything, in segments of their own; earlier segments go once these are synced.
+    # --- Snapshots (snapshot.py) --------------------------------------------------------------------------------------
 
-        Entries staged before the call are written first. Without room nothing happens, and `wants_snapshot` stays.
-        Cost: everything is written here and now.
+    @property
+    def snapshotting(self) -> bool:
+        """Whether a snapshot has begun and is not written to its end: `continue_snapshot` is to be called every turn."""
+        return self._writing is not None
+
+    def begin_snapshot(self, units: Iterable[Iterable[bytes]]) -> None:
+        """Begin to write anew what the journal stands for, in a segment of its own; one that is under way is given up.
+
+        The units rebuild everything, each by itself and whatever is journaled before it (`snapshot.py`). They are asked
+        for one after the other, in later calls. Without room nothing happens, and `wants_snapshot` stays.
         """
-        if (self._count and not self._write_frame()) or self.failed:
+        self._writing = None
+        if (self._count and not self._write_frame()) or self.failed or not self._has_room():
             return
         first = self.sequence
-        before = self.chain.active
-        grown_bytes = self._grown_bytes
+        # Sized by what is to come, not by what there was: the next start reads all of it.
+        room_bytes = 2 * self._snapshot_size_bytes
         try:
-            self.chain.roll(first, room_bytes=_SNAPSHOT_FRAME_SIZE_BYTES, now_ns=self._volume.clock.wall_ns(), epoch=self.epoch)
+            self.chain.roll(first, room_bytes=room_bytes, now_ns=self._volume.clock.wall_ns(), epoch=self.epoch, grow=False)
         except StoreFull:
             return
         except StoreError as error:
             self.fail(f"the journal cannot be written: {error}")
             return
-        self._grown_bytes = 0
-        if not self._write_snapshot(entries):
-            self._undo_snapshot(before, first)
-            self._grown_bytes = grown_bytes
-            return
-        self._snapshot = (first, self.sequence - 1)
-        self._snapshot_size_bytes, self._grown_bytes = self._grown_bytes, 0
+        self._writing = Snapshot(
+            itertools.chain(self._own_units(), units), self._volume.settings, first=first, grown_before=self._grown_bytes
+        )
         self.wants_snapshot = False
+        self._write_part([SNAPSHOT_BEGIN])
 
-    def _write_snapshot(self, entries: Iterable[bytes]) -> bool:
-        """Write a snapshot as frames of a bounded size; tell whether all of it is written."""
-        self.append(SNAPSHOT_BEGIN)
-        for source in (self._own_entries(), entries):
-            for entry in source:
-                self.append(entry)
-                if self._staged >= _SNAPSHOT_FRAME_SIZE_BYTES and not self._write_frame():
-                    return False
-        self.append(SNAPSHOT_END)
-        return self._write_frame()
+    def continue_snapshot(self) -> None:
+        """Write the next piece of the snapshot, behind what is staged; the last one ends it.
 
-    def _undo_snapshot(self, before: Segment | None, first: int) -> None:
-        """Go back to where the snapshot began, since the disk is full: behind half a snapshot nothing can be written.
-
-        Durably: a file that came back after a power loss would stand between the segments that are written now.
+        Call it when everything that has changed is journaled: a unit says how things are now. Earlier segments go once
+        the end is synced. Cost: one or two frames, of a bounded size.
         """
-        self._drop_staged()
-        if self.failed:
+        writing = self._writing
+        if writing is None or self.failed:
             return
-        chain = self.chain
-        undone = [segment for segment in chain.segments if segment.base_offset >= first]
-        del chain.segments[len(chain.segments) - len(undone) :]
-        chain.dirty = [segment for segment in chain.dirty if segment.base_offset < first]
-        files = self._volume.files
+        if self._count and not self._write_frame():
+            # Without room for what has happened there is none for the snapshot either.
+            self._writing = None
+            return
+        frame = writing.next_frame()
+        if frame is not None:
+            entries, goes_on = frame
+            self._write_part([PIECE_GOES_ON if goes_on else PIECE, *entries])
+        elif self._write_part([SNAPSHOT_END]):
+            self._snapshot = (writing.first, self.sequence - 1)
+            self._snapshot_size_bytes = writing.size_bytes
+            self._grown_bytes -= writing.grown_before + writing.size_bytes
+            self._writing = None
+
+    def snapshot(self, units: Iterable[Iterable[bytes]]) -> None:
+        """Write a whole snapshot here and now: before a clean stop."""
+        self.begin_snapshot(units)
+        while self._writing is not None:
+            self.continue_snapshot()
+
+    def _has_room(self) -> bool:
+        """Whether a snapshot can be expected to fit: one that is given up half-way takes room and frees none."""
         try:
-            for segment in undone:
-                segment.release()
-                files.remove(segment.path)
-            files.sync_folder(JOURNAL_FOLDER)
-        except OSError as error:
-            self.fail(f"the journal cannot be written: {error}")
-            return
-        chain.return_to(before)
-        self.sequence = first
+            return self._volume.files.free_bytes() > (self._snapshot_size_bytes or self._grown_bytes)
+        except OSError:
+            return True
+
+    def _write_part(self, entries: list[bytes]) -> bool:
+        """Write a frame that belongs to the snapshot; without room for it the snapshot is given up, and nothing else."""
+        writing = self._writing
+        assert writing is not None
+        assert not self._count
+        for entry in entries:
+            self.append(entry)
+        size = self._staged
+        writing.size_bytes += size
+        dropped = self.dropped
+        if self._write_frame():
+            return True
+        self._drop_staged()
+        self.dropped = dropped
         self.blocked = ""
+        self._writing = None
+        # The next attempt waits for more room, and for more to be gained by it.
+        self._snapshot_size_bytes = 2 * max(self._snapshot_size_bytes, writing.size_bytes)
+        return False
 
     def take_sync_tickets(self) -> list[Ticket]:
         """Give the tickets that the sync which is about to start will settle."""
@@ -259,6 +290,7 @@ class Journal:
         if not self.failed:
             self.failed = reason
         self.wants_snapshot = False
+        self._writing = None
         for ticket in self.take_sync_tickets():
             ticket.fail(self.failed)
 

@@ -1,8 +1,9 @@
 """Reading the journal when a data folder is opened: from the last complete snapshot to the last good frame.
 
-A snapshot is written in one go and begins a segment, so every segment file either begins one or continues the one
-before it. The newest segment from which a complete snapshot can be read is where replay begins; what lies before it
-is left over. A bad frame ends the journal unless a later one says that it was synced.
+A snapshot begins a segment, so every segment file either begins one or continues the one before it. The newest segment
+from which a complete snapshot can be read is where replay begins; what lies before it is left over. Of a snapshot that
+is not complete the pieces are read like everything else. A bad frame ends the journal unless a later one says that it
+was synced.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from polymq.errors import CorruptRecord
-from polymq.store.entries import KIND_SNAPSHOT_BEGIN, KIND_SNAPSHOT_END
-from polymq.store.frames import SegmentScan, entries_of, scan_segment, synced_later
+from polymq.store.entries import KIND_SNAPSHOT_BEGIN, KIND_SNAPSHOT_END, KIND_WHOLE_SNAPSHOT_BEGIN, KIND_WHOLE_SNAPSHOT_END
+from polymq.store.frames import SegmentScan, entries_of, only_zeros, scan_segment, synced_later
+from polymq.store.snapshot import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,10 +47,8 @@ class RecoveredJournal(NamedTuple):
         return self.scans[-1].next_sequence if self.scans else SEQUENCE_FIRST
 
     def entries(self) -> Iterator[memoryview]:
-        """Go through all entries, oldest first."""
-        for scan in self.scans:
-            for at, frame in scan.frames:
-                yield from entries_of(scan.data, at, frame)
+        """Go through all entries in the order in which they are to be applied."""
+        return in_order(entries_of(scan.data, at, frame) for scan in self.scans for at, frame in scan.frames)
 
 
 class JournalState(NamedTuple):
@@ -113,16 +113,14 @@ def _continuous(scans: list[SegmentScan]) -> list[SegmentScan]:
     return kept
 
 
-def _kinds(scan: SegmentScan) -> Iterator[int]:
-    """Go through the kinds of a segment's entries."""
-    for at, frame in scan.frames:
-        for entry in entries_of(scan.data, at, frame):
-            yield entry[0]
+def _begins_with(scan: SegmentScan) -> int:
+    """Give the kind of the segment's first entry; -1 if there is none."""
+    return next((next(entries_of(scan.data, at, frame))[0] for at, frame in scan.frames[:1]), -1)
 
 
 def _begins_snapshot(scan: SegmentScan) -> bool:
     """Whether the segment's first entry begins a snapshot."""
-    return next(_kinds(scan), -1) == KIND_SNAPSHOT_BEGIN
+    return _begins_with(scan) in (KIND_SNAPSHOT_BEGIN, KIND_WHOLE_SNAPSHOT_BEGIN)
 
 
 def _choose(scans: list[SegmentScan]) -> int:
@@ -135,19 +133,31 @@ def _choose(scans: list[SegmentScan]) -> int:
 
 def _ends_snapshot(scans: list[SegmentScan]) -> bool:
     """Whether the snapshot that begins in the first segment is complete before another one begins."""
+    whole = _begins_with(scans[0]) == KIND_WHOLE_SNAPSHOT_BEGIN
     for number, scan in enumerate(scans):
         if number and _begins_snapshot(scan):
             return False
-        if KIND_SNAPSHOT_END in _kinds(scan):
+        if _has_whole_end(scan) if whole else _has_end(scan):
             return True
     return False
 
 
+def _has_end(scan: SegmentScan) -> bool:
+    """Whether a snapshot ends in a segment: that is a frame of its own."""
+    return any(next(entries_of(scan.data, at, frame))[0] == KIND_SNAPSHOT_END for at, frame in scan.frames)
+
+
+def _has_whole_end(scan: SegmentScan) -> bool:
+    """Whether a snapshot of format 1 ends in a segment."""
+    return any(entry[0] == KIND_WHOLE_SNAPSHOT_END for at, frame in scan.frames for entry in entries_of(scan.data, at, frame))
+
+
 def _without_unfinished_snapshot(kept: list[SegmentScan]) -> list[SegmentScan]:
-    """Leave out a snapshot that was being written when the process ended: nothing but its entries is behind its beginning."""
+    """Leave out a snapshot of format 1 that was being written when the process ended: there is nothing else behind its beginning."""
     for index in range(len(kept) - 1, 0, -1):
         if _begins_snapshot(kept[index]):
-            return kept if _ends_snapshot(kept[index:]) else kept[:index]
+            unfinished = _begins_with(kept[index]) == KIND_WHOLE_SNAPSHOT_BEGIN and not _ends_snapshot(kept[index:])
+            return kept[:index] if unfinished else kept
     return kept
 
 
@@ -189,7 +199,7 @@ def _clean_up(files: Files, bases: list[int], kept: list[SegmentScan]) -> None:
     if not kept:
         return
     last = kept[-1]
-    if any(last.data[last.end :]):
+    if not only_zeros(last.data, last.end):
         file = files.open(journal_path(last.base_sequence))
         try:
             file.truncate(last.end)

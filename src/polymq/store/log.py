@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Final
 from polymq.errors import CorruptRecord, Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.store.chain import Chain
-from polymq.store.entries import Checkpoint, encode_checkpoint
+from polymq.store.committer import checkpoint_entries
+from polymq.store.entries import Checkpoint
 from polymq.store.index import SparseIndex
 from polymq.store.lookup import batches_from, first_offset_at
 from polymq.store.reader import Reader
-from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, look_at_active, partition_folder, segment_path
-from polymq.store.retention import chained, droppable, forget, learn, seal_segment, survey
-from polymq.store.segment import MAGIC_LOG, SEGMENT_HEADER_SIZE_BYTES, Segment, write_again
+from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, look_at_active, partition_folder, segment_path, tidy
+from polymq.store.retention import chained, droppable, forget, seal, survey
+from polymq.store.segment import MAGIC_LOG, Segment, write_again
 from polymq.store.ticket import Ticket
-from polymq.store.workers import Lane
 from polymq.wire.batch import seal_fields
 from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, encode_bodies, encode_message
 
@@ -75,8 +75,10 @@ class Log:
         "_target",
         "_ticket",
         "_touched",
+        "_untidy",
         "_volume",
         "_written_end",
+        "announced",
         "chain",
         "deleted",
         "end",
@@ -120,12 +122,15 @@ class Log:
         # What the broker noted in batches behind the last checkpoint of an earlier life: (first offset, epoch, note).
         self.notes: list[tuple[int, int, bytes]] = []
         self.synced_point: Checkpoint | None = None
+        # Whether the journal says that something may lie behind `synced_point`.
+        self.announced = False
         self.chain = Chain(volume, partition_folder(number), magic=MAGIC_LOG, partition=number, suffix=SEGMENT_SUFFIX)
         self._volume = volume
         self._committer = committer
         self._journal = journal
         self._touched = touched
         self._listed = True
+        self._untidy = False
         self._dirty = False
         self._surveying = False
         self._dropped_size_bytes = 0
@@ -154,8 +159,13 @@ class Log:
 
     # --- Coming back from an earlier life -----------------------------------------------------------------------------
 
-    def attach(self, found: RecoveredLog, *, listed: bool) -> None:
-        """Take over what recovery found, or what the last checkpoint says (then not `listed`: only the last segment is known)."""
+    def attach(self, found: RecoveredLog, *, listed: bool, untidy: bool = False) -> None:
+        """Take over what recovery found, or what the last checkpoint says (then not `listed`: only the last segment is known).
+
+        `untidy`: nobody has looked whether a process that was killed had begun a segment behind the last record.
+        """
+        self._untidy = untidy
+        self.announced = found.unsynced or bool(found.failed)
         self.start, self.end = found.start, found.end
         self._written_end = found.end
         self.failed = found.failed
@@ -315,6 +325,9 @@ class Log:
     def _look_at_active(self, active: Segment) -> None:
         """Make sure, before the first append of this life, that the last segment is the one that was left."""
         try:
+            if self._untidy and tidy(self._volume.files, self.chain.path(self.end), keep=active.path):
+                self.chain.folder_dirty = True
+            self._untidy = False
             active.created_ns, active.size_bytes = look_at_active(self._volume.file(active), self.number, active)
         except (OSError, CorruptRecord) as error:
             self.fence(str(error))
@@ -347,13 +360,7 @@ class Log:
         segment.end_offset = end
         segment.size_bytes = segment.used
         self.sealed_size_bytes += segment.used
-        index = segment.index
-        assert index is not None
-        files, path, used = self._volume.files, segment.path, segment.used
-        data = b""
-        if index.complete_from == SEGMENT_HEADER_SIZE_BYTES:
-            data = index.encode(segment_id=segment.segment_id, base_offset=segment.base_offset, end_offset=end, used=used)
-        self._volume.worker.submit(lambda: seal_segment(files, path, used, data), lambda _: None, lane=Lane.PREPARE)
+        seal(self._volume, segment)
 
     def _seal(self, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1) -> None:
         """Write the header of the open batch."""
@@ -487,6 +494,8 @@ class Log:
             # Segments were dropped while the sync ran: that must not be taken back.
             point = self._shortened(point, self._dropped_size_bytes - self._dropped_before_capture)
         self.synced_point = point
+        # What was written since the sync began was announced before this checkpoint will be.
+        self.announced = self._dirty
         if self.sync:
             self.readable = max(self.readable, point.end)
         return True
@@ -553,17 +562,13 @@ class Log:
             return False
         if not self._surveying:
             self._surveying = True
-            files, number = self._volume.files, self.number
-            rows = [(segment.path, segment.base_offset) for segment in unknown]
 
-            def done(result: object) -> None:
+            def done(problem: str) -> None:
                 self._surveying = False
-                if isinstance(result, list):
-                    learn(unknown, result, active=self.chain.active)
-                elif not self.deleted:
-                    self.fence(str(result))
+                if problem and not self.deleted:
+                    self.fence(problem)
 
-            self._volume.worker.submit(lambda: survey(files, number, rows), done, lane=Lane.READ)
+            survey(self._volume, self.number, unknown, active=self.chain.active, done=done)
         return True
 
     def _drop(self, count: int) -> None:
@@ -580,8 +585,9 @@ class Log:
         point = self.synced_point
         assert point is not None
         self._dropped_size_bytes += dropped_size_bytes
-        self.synced_point = point = self._shortened(point, dropped_size_bytes)
-        self._journal.append(encode_checkpoint(point))
+        self.synced_point = self._shortened(point, dropped_size_bytes)
+        for entry in checkpoint_entries(self):
+            self._journal.append(entry)
         self._committer.remove_after_sync(forget(dropped))
 
     def _shortened(self, point: Checkpoint, dropped_size_bytes: int) -> Checkpoint:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import CorruptRecord
+from polymq.store.frames import only_zeros
 from polymq.store.retention import index_path
 from polymq.store.runs import Walk, scan
 from polymq.store.segment import (
@@ -21,6 +22,7 @@ from polymq.store.segment import (
     check_segment_header,
     parse_segment_header,
 )
+from polymq.store.volume import is_passing
 from polymq.wire.batch import PRODUCER_BROKER, read_note
 
 if TYPE_CHECKING:
@@ -35,9 +37,11 @@ __all__ = [
     "RecoveredLog",
     "log_segments",
     "look_at_active",
+    "look_at_last",
     "partition_folder",
     "recover_log",
     "segment_path",
+    "tidy",
 ]
 
 PARTITIONS_FOLDER: Final = "partitions"
@@ -189,6 +193,17 @@ class _Recovery:
         return not cut
 
 
+def tidy(files: Files, path: str, *, keep: str) -> bool:
+    """Remove a segment behind the last record, begun by a process that was killed before it wrote to it; tell whether there was one.
+
+    Otherwise it would stand between those that are written later, and end the log there. Raises OSError.
+    """
+    if path == keep or not files.exists(path):
+        return False
+    files.remove(path)
+    return True
+
+
 def look_at_active(file: File, number: int, segment: Segment) -> tuple[int, int]:
     """Make sure that an open file is the segment that a checkpoint speaks of: (created, size). Raises OSError, CorruptRecord."""
     data = file.pread(SEGMENT_HEADER_SIZE_BYTES, 0)
@@ -203,11 +218,27 @@ def look_at_active(file: File, number: int, segment: Segment) -> tuple[int, int]
     return parse_segment_header(data).created_ns, size
 
 
+def look_at_last(files: Files, number: int, segment: Segment) -> str:
+    """Say what is wrong with a partition's last segment, as `look_at_active` does; empty if nothing is, or it cannot be told now.
+
+    Runs in the worker, so the segment is a copy.
+    """
+    try:
+        file = files.open(segment.path)
+        try:
+            look_at_active(file, number, segment)
+        finally:
+            file.close()
+    except (OSError, CorruptRecord) as error:
+        return "" if is_passing(error) else str(error)
+    return ""
+
+
 def _zeros(file: File, position: int, size: int) -> bool:
     """Whether nothing but zeros follows."""
     while position < size:
         data = file.pread(min(_ZERO_CHUNK_SIZE_BYTES, size - position), position)
-        if any(data):
+        if not only_zeros(data, 0):
             return False
         position += len(data)
     return True

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 from polymq.store.cold import describe
 from polymq.store.index import INDEX_SUFFIX
+from polymq.store.segment import SEGMENT_HEADER_SIZE_BYTES
+from polymq.store.workers import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from polymq.store.files import Files
     from polymq.store.segment import Segment
+    from polymq.store.volume import Volume
 
-__all__ = ["chained", "droppable", "forget", "index_path", "learn", "seal_segment", "survey"]
+__all__ = ["chained", "droppable", "forget", "index_path", "learn", "seal", "seal_segment", "survey"]
 
 
 def index_path(path: str) -> str:
@@ -76,9 +79,28 @@ def seal_segment(files: Files, path: str, used: int, index: bytes) -> None:
         file.close()
 
 
-def survey(files: Files, number: int, rows: Sequence[tuple[str, int]]) -> list[tuple[int, int, int]]:
-    """Look at the headers of segments. Runs in the worker; raises OSError, CorruptRecord."""
-    return [describe(files, path, number, base_offset) for path, base_offset in rows]
+def seal(volume: Volume, segment: Segment) -> None:
+    """Have a full segment cut and its index written, in the worker."""
+    index = segment.index
+    assert index is not None
+    files, path, used = volume.files, segment.path, segment.used
+    data = b""
+    if index.complete_from == SEGMENT_HEADER_SIZE_BYTES:
+        data = index.encode(segment_id=segment.segment_id, base_offset=segment.base_offset, end_offset=segment.end_offset, used=used)
+    volume.worker.submit(lambda: seal_segment(files, path, used, data), lambda _: None, lane=Lane.PREPARE)
+
+
+def survey(volume: Volume, number: int, segments: Sequence[Segment], *, active: Segment | None, done: Callable[[str], None]) -> None:
+    """Have the worker look at the headers of segments, keep what it finds, and tell what is wrong (empty: nothing)."""
+    files = volume.files
+    rows = [(segment.path, segment.base_offset) for segment in segments]
+
+    def ended(result: object) -> None:
+        if isinstance(result, list):
+            learn(segments, result, active=active)
+        done("" if isinstance(result, list) else str(result))
+
+    volume.worker.submit(lambda: [describe(files, path, number, base) for path, base in rows], ended, lane=Lane.READ)
 
 
 def learn(segments: Sequence[Segment], rows: Sequence[tuple[int, int, int]], *, active: Segment | None) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from polymq.limits import BATCH_SIZE_BYTES_MAX
+from polymq.limits import BATCH_SIZE_BYTES_MAX, OFFSET_MAX
 from polymq.wire.records import HEADER_SIZE_BYTES, MAGIC, BatchHeader, check, parse_header
+from polymq.wire.walk import pass_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,10 @@ _CHUNK_SIZE_BYTES: Final = 1024 * 1024
 
 @dataclass(slots=True)
 class Walk:
-    """How far a walk has come and what it expects next. `ended`: zeros follow; `problem`: something wrong follows."""
+    """How far a walk has come and what it expects next. `ended`: zeros follow; `problem`: something wrong follows.
+
+    `until`: it stops before a batch that has this record or a later one.
+    """
 
     segment_id: int
     offset: int
@@ -35,6 +39,7 @@ class Walk:
     # (epoch, first offset) of every epoch that begins during the walk.
     epochs: list[tuple[int, int]] = field(default_factory=list)
     on_batch: Callable[[int, BatchHeader], None] | None = None
+    until: int = OFFSET_MAX + 1
     problem: str = ""
     ended: bool = False
 
@@ -46,11 +51,16 @@ class Walk:
         end = len(data)
         start = at
         while end - at >= HEADER_SIZE_BYTES:
+            at = self._pass_plain(data, at, position - start)
+            if end - at < HEADER_SIZE_BYTES:
+                break
             header = parse_header(data, at)
             if header.magic == 0 and data[at : at + HEADER_SIZE_BYTES] == _ZEROS:
                 self.ended = True
                 break
             if header.magic == MAGIC and end - at < header.size <= BATCH_SIZE_BYTES_MAX:
+                break
+            if header.magic == MAGIC and header.base_offset == self.offset and header.count > self.until - self.offset:
                 break
             self.problem = check(data, at, end) or self._mismatch(header) or ""
             if self.problem:
@@ -58,6 +68,19 @@ class Walk:
             self._pass(header, position + at - start)
             at += header.size
         return at
+
+    def _pass_plain(self, data: bytes | memoryview, at: int, shift: int) -> int:
+        """Go over good batches of the usual kind, up to where somebody wants to hear of one; return where that is.
+
+        `shift` is what a place in the data lacks to the place in the file.
+        """
+        if self.on_batch is not None:
+            return at
+        stop_at = len(data) if self.index is None else self.index.due - shift
+        after, self.offset, self.time_ns = pass_plain(data, at, stop_at, self.segment_id, self.epoch, self.offset, self.time_ns, self.until)
+        if self.index is not None and after > at:
+            self.index.pass_over(self.time_ns)
+        return after
 
     def _mismatch(self, header: BatchHeader) -> str | None:
         """Say what keeps a sound batch from being the next one of this segment."""

@@ -139,6 +139,12 @@ class Segment:
         self.view: memoryview | None = None
         self.index: SparseIndex | None = None
 
+    def outline(self) -> Segment:
+        """Copy what says which file it is and how much of it counts, for a job in the worker."""
+        twin = Segment(self.path, self.base_offset)
+        twin.segment_id, twin.used = self.segment_id, self.used
+        return twin
+
     def release(self) -> None:
         """Let go of descriptor and map; whoever still holds a view of the map may go on reading it."""
         file, self.file, self.view = self.file, None, None

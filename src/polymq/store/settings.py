@@ -39,4 +39,7 @@ class StoreSettings:
     windows_size_bytes_max: int = 128 * _MIB
     journal_growth_bytes_max: int = 64 * _MIB
     journal_growth_bytes_min: int = 8 * _MIB
+    # What one turn writes of a snapshot: about a millisecond of work, whether entries are small and many or large.
+    snapshot_piece_entries: int = 96
+    snapshot_piece_size_bytes: int = 256 * 1024
     index_interval_bytes: int = 64 * 1024

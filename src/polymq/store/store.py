@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.errors import StoreError, StoreFailed
 from polymq.limits import PARTITION_NUMBER_MAX
-from polymq.store.committer import Committer, remove_paths
+from polymq.store.committer import Committer, checkpoint_entries, remove_paths
 from polymq.store.entries import (
     CLEAN_STOP,
     CORE_KIND_MIN,
@@ -19,25 +19,30 @@ from polymq.store.entries import (
     KIND_CLEAN_STOP,
     KIND_DELETED,
     KIND_START,
+    KIND_START_SILENT,
+    KIND_WRITTEN,
     Checkpoint,
     Start,
     decode_checkpoint,
     decode_deleted,
     decode_start,
+    decode_written,
     encode_checkpoint,
     encode_deleted,
     encode_start,
+    encode_written,
 )
 from polymq.store.figures import StoreFigures
 from polymq.store.journal import Journal
 from polymq.store.journal_recovery import JOURNAL_FOLDER, recover_journal
 from polymq.store.log import Log
-from polymq.store.recovery import PARTITIONS_FOLDER, RecoveredLog, partition_folder, recover_log
+from polymq.store.recovery import PARTITIONS_FOLDER, RecoveredLog, look_at_last, partition_folder, recover_log
 from polymq.store.settings import StoreSettings
 from polymq.store.volume import Volume
+from polymq.store.workers import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from polymq.store.files import Files
     from polymq.store.journal_recovery import RecoveredJournal
@@ -47,8 +52,12 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "FORMAT_NAME", "Store"]
 
 FORMAT_NAME: Final = "FORMAT"
-FORMAT: Final = b"polymq data folder, format 1\n"
+FORMAT: Final = b"polymq data folder, format 2\n"
+# Read as they are; what is written from then on is of the present format, so the mark is changed first.
+_FORMATS_EARLIER: Final = (b"polymq data folder, format 1\n",)
 _EPOCH_FIRST: Final = 1
+# Partitions that one job looks at: a few milliseconds, which a reader that waits for the disk may have to wait, too.
+_LOOKS_PER_JOB: Final = 64
 
 
 class Store:
@@ -64,12 +73,18 @@ class Store:
         self._logs: dict[int, Log] = {}
         # The newest checkpoint of every partition, opened or not.
         self._points: dict[int, Checkpoint] = {}
+        # Partitions that may have been written behind their checkpoint and were not opened; `_silent`: any may.
+        self._written: set[int] = set()
+        self._silent = False
+        # Partitions that were opened as their checkpoints say after an unclean stop: nobody has looked at them yet.
+        self._unseen: list[Log] = []
+        self._looking = False
         self._touched: list[Log] = []
         self._boot_id = ""
         self._clean = True
         self._same_boot = True
         self._replay: list[bytes] | None = None
-        self.journal = Journal(volume, own_entries=self._own_entries)
+        self.journal = Journal(volume, own_units=self._own_units)
         self._committer = Committer(volume, self.journal)
 
     @classmethod
@@ -120,13 +135,20 @@ class Store:
             elif kind == KIND_CHECKPOINT:
                 point = decode_checkpoint(entry)
                 self._points[point.number] = point
-            elif kind == KIND_START:
+                self._written.discard(point.number)
+            elif kind == KIND_WRITTEN:
+                self._written.update(decode_written(entry))
+            elif kind in (KIND_START, KIND_START_SILENT):
                 start = decode_start(entry)
                 clean = False
+                self._silent = self._silent or kind == KIND_START_SILENT
             elif kind == KIND_CLEAN_STOP:
                 clean = True
+                self._silent = False
+                self._written.clear()
             elif kind == KIND_DELETED:
                 self._points.pop(decode_deleted(entry), None)
+                self._written.discard(decode_deleted(entry))
         self._replay = core
         self._clean = clean
         self._same_boot = start is not None and start.boot_id == boot_id
@@ -143,14 +165,20 @@ class Store:
             raise StoreFailed(f"{self.journal.failed}. Look after the disk")
         self._committer.changed = False
 
-    def _own_entries(self) -> Iterator[bytes]:
-        """Give the store's part of a snapshot."""
-        yield encode_start(Start(self._boot_id, self.epoch))
-        for number, log in self._logs.items():
-            if log.synced_point is not None:
-                self._points[number] = log.synced_point
-        for point in self._points.values():
-            yield encode_checkpoint(point)
+    def _own_units(self) -> Iterator[Iterable[bytes]]:
+        """Give the store's part of a snapshot, for partitions that are there when their turn comes."""
+        yield (encode_start(Start(self._boot_id, self.epoch)),)
+        for number in sorted(self._logs.keys() | self._points.keys() | self._written):
+            log = self._logs.get(number)
+            if log is not None:
+                yield checkpoint_entries(log)
+                continue
+            # Of an earlier life, and not opened in this one; or deleted by now.
+            point = self._points.get(number)
+            if point is not None:
+                yield (encode_checkpoint(point),)
+            if number in self._written or (self._silent and point is not None):
+                yield (encode_written((number,)),)
 
     def replay(self) -> Iterator[bytes]:
         """Give the core's entries, oldest first, from the last complete snapshot on. Once, before anything else."""
@@ -182,14 +210,18 @@ class Store:
         return log
 
     def open_log(self, number: int, *, sync: bool) -> Log:
-        """Open a partition of an earlier life. After an unclean stop its end is looked for; see `Log.failed` then.
+        """Open a partition of an earlier life. If it was written behind its checkpoint, its end is looked for; see `Log.failed` then.
 
-        Cost: after a clean stop none to speak of; else a listing, an open file and a read.
+        After a clean stop the checkpoint says all. Within one boot it does so too after an unclean one, unless the
+        journal has announced writes behind it: those are in the journal's file before they are in the partition's.
+        Cost: none to speak of; else a listing, an open file and a read.
         """
         assert number not in self._logs
         point = self._points.get(number)
         log = self._log(number, sync=sync)
-        if self._clean and point is not None:
+        as_left = self._clean or (self._same_boot and not self._silent and number not in self._written)
+        if as_left and (point is not None or not self._clean):
+            point = point or Checkpoint(number, 0, 0, -1, 0, 0, 0, 0, ())
             bases = [point.segment_base] if point.segment_base >= 0 else []
             log.attach(
                 RecoveredLog(
@@ -204,14 +236,20 @@ class Store:
                     synced=point.end,
                 ),
                 listed=not bases,
+                untidy=not self._clean,
             )
+            if bases and not self._clean:
+                self._unseen.append(log)
         else:
             try:
                 found = recover_log(self._volume.files, number, point, same_boot=self._same_boot)
             except OSError as error:
                 found = RecoveredLog(failed=f"partition {number} cannot be read: {error.strerror or error}")
             log.attach(found, listed=True)
-        log.synced_point = point
+            if log.announced and number not in self._written:
+                self.journal.append(encode_written((number,)))
+        self._written.discard(number)
+        log.synced_point = self._points.pop(number, None)
         log.begin_epoch()
         return log
 
@@ -252,8 +290,15 @@ class Store:
         partitions are not written either, else a message that was released would be appended once more after a crash.
         """
         self.unwritten = ""
-        if self.journal.staged:
+        silent = [log for log in self._touched if not log.announced]
+        if silent:
+            # Before they are written, so that the next start knows which ones to look at.
+            for log in silent:
+                log.announced = True
+            self.journal.append(encode_written([log.number for log in silent]))
+        if self.journal.staged or self.journal.dropped:
             self.journal.flush()
+            self.journal.dropped = False
             self.unwritten = self.journal.failed or self.journal.blocked
         touched = self._touched
         if touched and not self.journal.blocked:
@@ -277,8 +322,30 @@ class Store:
         """Start a sync if it is time, and publish what the pump looks at."""
         committer = self._committer
         committer.start_if_due(self._volume.clock.monotonic_ns())
+        if self._unseen and not self._looking:
+            self._look_at_unseen()
         self.congested = committer.congested or bool(self.journal.blocked)
         self.due_ns = committer.due_ns
+
+    def _look_at_unseen(self) -> None:
+        """Have the worker see whether the last segments of some partitions are there, so that damage is known before they are used."""
+        logs, self._unseen = self._unseen[:_LOOKS_PER_JOB], self._unseen[_LOOKS_PER_JOB:]
+        self._looking = True
+        files = self._volume.files
+        rows = [(log, log.number, log.chain.active.outline()) for log in logs if log.chain.active is not None]
+
+        def done(result: object) -> None:
+            self._looking = False
+            for (log, _number, _segment), problem in zip(rows, result if isinstance(result, list) else (), strict=False):
+                if problem and not log.deleted:
+                    log.fence(problem)
+            if self._unseen:
+                self._look_at_unseen()
+
+        def job() -> list[str]:
+            return [look_at_last(files, number, segment) for _log, number, segment in rows]
+
+        self._volume.worker.submit(job, done, lane=Lane.READ)
 
     def health(self) -> list[str]:
         """Say what is wrong, for people."""
@@ -315,6 +382,7 @@ class Store:
 
         No job may be left when the lock goes: it would write into a folder that may be somebody else's by then.
         """
+        self._unseen.clear()
         self._worker.drain()
         if clean:
             self.commit()
@@ -344,6 +412,14 @@ class Store:
         self._committer.sync_now()
 
 
+def _refuse_foreign(found: bytes, *, has_data: bool) -> None:
+    """Refuse a folder whose mark is neither one that we read nor the beginning of one. Raises StoreFailed."""
+    if has_data and not found.strip(b"\0"):
+        raise StoreFailed(f"the folder has data but no {FORMAT_NAME} file: restore it from a copy, or use another folder")
+    if has_data or not FORMAT.startswith(found.rstrip(b"\0")):
+        raise StoreFailed(f"the folder says it is {found.strip()!r}, this program reads {FORMAT.strip()!r}: use the version that wrote it")
+
+
 def _check_format(files: Files) -> None:
     """Make sure that this is a data folder of ours, or make it one if it is empty. Raises StoreFailed, OSError.
 
@@ -359,12 +435,8 @@ def _check_format(files: Files) -> None:
             file.close()
     # A mark without data may be one that the process before wrote and was killed before it could sync.
     if found != FORMAT or not has_data:
-        if has_data and not found.strip(b"\0"):
-            raise StoreFailed(f"the folder has data but no {FORMAT_NAME} file: restore it from a copy, or use another folder")
-        if has_data or not FORMAT.startswith(found.rstrip(b"\0")):
-            raise StoreFailed(
-                f"the folder says it is {found.strip()!r}, this program reads {FORMAT.strip()!r}: use the version that wrote it"
-            )
+        if found not in _FORMATS_EARLIER:
+            _refuse_foreign(found, has_data=has_data)
         file = files.open(FORMAT_NAME, create=True)
         try:
             file.pwrite(FORMAT, 0)

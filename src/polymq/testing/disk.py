@@ -294,7 +294,7 @@ class FakeFiles:
         self._process.operate("sync_folder", path)
         self._disk.folder(path).sync()
 
-    def hasten(self) -> None:
+    def hasten(self, paths: Sequence[str]) -> None:
         """See `Files`. Does nothing, as it may: what is safe is decided by `sync` alone."""
 
     def free_bytes(self) -> int:

@@ -204,6 +204,10 @@ class FakeJournal:
         self.wants_snapshot = False
         self.entries: list[bytes] = []
         self.snapshots = 0
+        self.units: Iterator[Iterator[bytes]] | None = None
+        # Everything that was ever journaled, without any snapshot.
+        self.history: list[bytes] = []
+        self.begun_at = 0
         self.full = False
 
     @property
@@ -212,6 +216,7 @@ class FakeJournal:
 
     def append(self, entry: bytes) -> None:
         self.entries.append(bytes(entry))
+        self.history.append(bytes(entry))
 
     def flush(self) -> None:
         """Everything is written at once here."""
@@ -221,10 +226,30 @@ class FakeJournal:
         ticket.state = TicketState.DONE
         return ticket
 
-    def snapshot(self, entries: Iterator[bytes]) -> None:
-        self.entries = list(entries)
+    @property
+    def snapshotting(self) -> bool:
+        return self.units is not None
+
+    def begin_snapshot(self, units: Iterator[Iterator[bytes]]) -> None:
+        self.units = units
+        self.begun_at = len(self.entries)
         self.wants_snapshot = False
+
+    def continue_snapshot(self) -> None:
+        """One unit a turn, among what is journaled; at the end nothing before the beginning counts any more."""
+        assert self.units is not None
+        unit = next(self.units, None)
+        if unit is not None:
+            self.entries += unit
+            return
+        self.units = None
+        del self.entries[: self.begun_at]
         self.snapshots += 1
+
+    def snapshot(self, units: Iterator[Iterator[bytes]]) -> None:
+        self.begin_snapshot(units)
+        while self.snapshotting:
+            self.continue_snapshot()
 
 
 class FakeStore:
@@ -237,6 +262,7 @@ class FakeStore:
         self.logs: dict[int, FakeLog] = {}
 
     def replay(self) -> Iterator[bytes]:
+        self.journal.units = None
         return iter(list(self.journal.entries))
 
     def create_log(self, number: int, *, sync: bool) -> FakeLog:

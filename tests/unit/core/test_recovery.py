@@ -266,6 +266,26 @@ def test_dropped_messages_stay_dropped(single: World) -> None:
     assert inbox(consumer).bodies == [b"a", b"c"]
 
 
+def test_dropped_messages_that_were_stepped_over_stay_dropped(single: World) -> None:
+    consumer = single.consume("t", "g", 0)
+    single.session.pause_topic("t", paused=True)
+    single.publish("t", b"a", b"b")
+    single.turn()
+    single.session.empty_topic("t")
+    single.session.pause_topic("t", paused=False)
+    single.publish("t", b"c")
+    single.session.credit(consumer, 5)
+    single.turn()
+    # Nothing is settled behind them; that "c" was given back says how far the group has come.
+    single.session.requeue(consumer, *inbox(consumer).ids, delay_ns=0)
+    single.session.credit(consumer, 0)
+    single.turn()
+    single.restart()
+    again = single.consume("t", "g", 5)
+    single.turn()
+    assert inbox(again).bodies == [b"c"]
+
+
 def test_ephemeral_topics_and_groups_do_not_survive(world: World) -> None:
     world.consume("e", "g", 1, ephemeral_topic=True)
     world.publish("t", b"x")

@@ -189,8 +189,55 @@ def test_a_segment_that_vanished_is_noticed_when_it_is_needed() -> None:
     harness.crash()
     harness.files.remove(PATH)
     log = harness.open().open_log(1, sync=False)
-    assert log.failed
     assert read_all(harness, log, 0) == []
+    assert log.failed
+
+
+def synced_and_killed(harness: Harness, *numbers: int) -> None:
+    """Partitions with some records, all synced; then the process is killed."""
+    store = harness.open()
+    for number in numbers:
+        harness.publish(store.create_log(number, sync=False), bodies(0, 3, 100))
+    harness.settle()
+    harness.crash()
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "another"])
+def test_damage_to_a_partition_that_a_start_need_not_open_is_found_before_long(damage: str) -> None:
+    harness = Harness()
+    synced_and_killed(harness, 1, 2)
+    if damage == "missing":
+        harness.files.remove(PATH)
+    elif damage == "short":
+        harness.files.open(PATH).truncate(200)
+    else:
+        file = harness.files.open(PATH)
+        file.pwrite(harness.files.open(PATH.replace("0000001", "0000002")).pread(64, 0), 0)
+    store = harness.open()
+    log, other = store.open_log(1, sync=False), store.open_log(2, sync=False)
+    assert store.health() == []
+    harness.settle()
+    assert log.failed
+    assert store.health() == [f"partition 1: {log.failed}"]
+    with pytest.raises(StoreFailed):
+        log.append(MessageBatch.of([b"x"]), now_ns=1, origin=1)
+    assert not other.failed
+    # And again by the next start, whether it was a clean stop or not.
+    store.close(clean=True)
+    harness.crash()
+    log = harness.open().open_log(1, sync=False)
+    harness.settle()
+    assert log.failed
+
+
+def test_damage_is_found_by_the_first_append_if_that_comes_first() -> None:
+    harness = Harness()
+    synced_and_killed(harness, 1)
+    harness.files.remove(PATH)
+    log = harness.open().open_log(1, sync=False)
+    with pytest.raises(StoreFailed):
+        log.append(MessageBatch.of([b"x"]), now_ns=1, origin=1)
+    assert log.failed
 
 
 def journal_of(turns: int) -> tuple[Harness, str]:

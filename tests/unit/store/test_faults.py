@@ -207,7 +207,7 @@ def test_a_journal_without_room_keeps_its_entries_until_there_is_some() -> None:
     assert harness.replayed == [b"\x40" + bytes([each]) * 30 for each in range(number + 1)]
 
 
-def test_a_snapshot_without_room_is_undone() -> None:
+def test_a_snapshot_without_room_is_given_up_and_nothing_else() -> None:
     harness = Harness(journal_growth_bytes_min=100)
     store = harness.open()
     for number in range(10):
@@ -216,16 +216,28 @@ def test_a_snapshot_without_room_is_undone() -> None:
     assert store.journal.wants_snapshot
     free = harness.files.free_bytes()
     harness.files.capacity_bytes -= free - 2_000_000
-    store.journal.snapshot(b"\x41" + bytes(900_000) for _ in range(8))
-    assert store.journal.wants_snapshot
+    old = [segment.path for segment in store.journal.chain.segments]
+    store.journal.snapshot([b"\x41" + bytes(900_000)] for _ in range(8))
+    assert not store.journal.snapshotting
     store.journal.append(b"\x40last")
-    harness.turn()
+    harness.settle()
     assert not store.journal.failed
+    assert not store.journal.blocked
+    assert all(harness.files.exists(path) for path in old)
+    # What has not fitted once is not tried again before there is more room.
+    sequence = store.journal.sequence
+    store.journal.snapshot([[b"\x42"]])
+    assert store.journal.sequence == sequence
     harness.crash(power_loss=True)
     harness.boot += 1
     harness.files.capacity_bytes = 1 << 40
     harness.open()
-    assert not any(entry[0] == 0x41 for entry in harness.replayed)
+    assert [entry[:2] for entry in harness.replayed if entry[0] == 0x40] == [b"\x40%d" % number for number in range(10)] + [b"\x40l"]
+    harness.store.journal.snapshot([[b"\x42"]])
+    harness.settle()
+    harness.crash()
+    harness.open()
+    assert harness.replayed == [b"\x42"]
 
 
 def test_a_segment_that_cannot_be_prepared_is_made_when_it_is_needed() -> None:

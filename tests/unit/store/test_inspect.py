@@ -42,7 +42,7 @@ def test_a_running_folder_shows_every_segment_batch_and_record() -> None:
 def test_the_journal_is_listed_frame_by_frame() -> None:
     harness = filled()
     harness.store.delete_log(4)
-    harness.store.journal.snapshot(iter([b"\x41snapshot"]))
+    harness.store.journal.snapshot([[b"\x41snapshot"]])
     harness.store.close(clean=True)
     rows = list(inspect.frames(harness.files))
     assert [row.verdict for row in rows] == [""] * len(rows)

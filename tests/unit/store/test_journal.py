@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 from polymq.store import inspect
 from polymq.store.ticket import TicketState
+from polymq.testing.disk import DiskFault
 from tests.unit.store.harness import Harness
 
 
@@ -67,7 +70,7 @@ def test_growth_asks_for_a_snapshot_which_replaces_what_was_before() -> None:
     assert count > 10
     old = [segment.path for segment in store.journal.chain.segments]
     store.journal.append(b"\x40before")
-    store.journal.snapshot(iter([b"\x41one", b"\x41two"]))
+    store.journal.snapshot([[b"\x41one", b"\x41two"]])
     assert not store.journal.wants_snapshot
     store.journal.append(b"\x40after")
     assert all(harness.files.exists(path) for path in old)
@@ -78,22 +81,81 @@ def test_growth_asks_for_a_snapshot_which_replaces_what_was_before() -> None:
     assert harness.replayed == [b"\x41one", b"\x41two", b"\x40after"]
 
 
-def test_a_large_snapshot_is_cut_into_frames_and_is_all_or_nothing() -> None:
+def test_a_large_snapshot_is_cut_into_frames() -> None:
     harness = Harness()
     store = harness.open()
     store.journal.append(b"\x40first")
     harness.settle()
-    store.journal.snapshot(b"\x41" + bytes([number]) * 300_000 for number in range(10))
-    rows = [row for row in inspect.frames(harness.files) if row.size_bytes > 200_000]
-    assert 2 < len(rows) < 10
-    last = rows[-1]
-    copy = harness.files.open(last.path).pread(1 << 24, 0)
+    # One unit that is larger than a piece, then many small ones.
+    large = [b"\x41" + bytes([number]) * 100_000 for number in range(10)]
+    small = [b"\x42%d" % number for number in range(1000)]
+    store.journal.begin_snapshot([large, *([entry] for entry in small)])
+    frames = [0]
+    while store.journal.snapshotting:
+        sequence = store.journal.sequence
+        store.journal.continue_snapshot()
+        frames.append(store.journal.sequence - sequence)
+    assert set(frames[1:]) == {1}
+    assert len(frames) > 5 + 10
+    rows = list(inspect.frames(harness.files))
+    assert max(row.size_bytes for row in rows) <= harness.settings.snapshot_piece_size_bytes + 100
+    assert max(row.entry_count for row in rows) <= harness.settings.snapshot_piece_entries + 1
     harness.crash()
     harness.open()
-    assert len(harness.replayed) == 10
+    assert harness.replayed == large + small
+
+
+def test_what_is_journaled_while_a_large_piece_is_written_counts_behind_it() -> None:
+    harness = Harness(snapshot_piece_size_bytes=50)
+    store = harness.open()
+    journal = store.journal
+    journal.append(b"\x40before")
+    journal.begin_snapshot([[b"\x41%d" % number + b"." * 30 for number in range(4)]])
+    between: list[bytes] = []
+    while journal.snapshotting:
+        between.append(b"\x40during %d" % len(between))
+        journal.append(between[-1])
+        journal.continue_snapshot()
+        store.commit()
     harness.crash()
-    assert harness.files.exists(last.path)
-    harness.files.open(last.path).pwrite(copy[: last.position] + bytes(len(copy) - last.position), 0)
+    harness.open()
+    assert harness.replayed == [*between[:1], *(b"\x41%d" % number + b"." * 30 for number in range(4)), *between[1:]]
+
+
+def test_entries_lost_by_a_failing_journal_are_told_even_when_nothing_else_is_staged() -> None:
+    harness = Harness()
+    store = harness.open()
+    store.journal.begin_snapshot([[b"\x41"]])
+    store.journal.append(b"\x40settled")
+    harness.files.faults.append(DiskFault("write", errno=errno.EIO, path="journal/"))
+    store.journal.continue_snapshot()
+    assert not store.journal.snapshotting
+    store.commit()
+    assert "cannot be written" in store.unwritten
+    store.commit()
+    assert store.unwritten == ""
+
+
+def test_a_stop_in_the_middle_of_a_snapshot_is_clean() -> None:
+    harness = Harness()
+    store = harness.open()
+    store.journal.append(b"\x40kept")
+    harness.publish(store.create_log(1, sync=False), [b"a"])
+    store.journal.begin_snapshot([[b"\x41piece"], [b"\x41never"]])
+    store.journal.continue_snapshot()
+    store.close(clean=True)
+    harness.crash()
+    store = harness.open()
+    assert store._clean
+    assert harness.replayed[0] == b"\x40kept"
+    # Another one begins while the first is under way: that one is given up.
+    store.journal.begin_snapshot([[b"\x42one"], [b"\x42two"]])
+    store.journal.continue_snapshot()
+    store.journal.snapshot([[b"\x43new"]])
+    harness.settle()
+    harness.crash()
+    harness.open()
+    assert harness.replayed == [b"\x43new"]
 
 
 def test_a_snapshot_carries_the_checkpoints_of_partitions_that_nobody_opened() -> None:
@@ -107,7 +169,7 @@ def test_a_snapshot_carries_the_checkpoints_of_partitions_that_nobody_opened() -
     log = store.open_log(1, sync=False)
     harness.publish(log, [b"c"])
     harness.settle()
-    store.journal.snapshot(iter([]))
+    store.journal.snapshot([])
     store.close(clean=True)
     harness.crash()
     store = harness.open()
@@ -118,7 +180,7 @@ def test_a_snapshot_carries_the_checkpoints_of_partitions_that_nobody_opened() -
 def test_the_next_snapshot_waits_until_four_times_the_last_has_been_written() -> None:
     harness = Harness(journal_growth_bytes_min=10)
     store = harness.open()
-    store.journal.snapshot(iter([b"\x41" + bytes(3000)]))
+    store.journal.snapshot([[b"\x41" + bytes(3000)]])
     harness.settle()
     size = 0
     while not store.journal.wants_snapshot:

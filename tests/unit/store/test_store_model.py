@@ -149,7 +149,7 @@ class Run:
     def do_snapshot(self) -> None:
         if self.entries and self.harness.store.journal.wants_snapshot:
             rows = [_KIND + b"%d;snapshot" % self.entries]
-            self.harness.store.journal.snapshot(iter(rows))
+            self.harness.store.journal.snapshot([rows])
 
     def do_read(self) -> None:
         number = self.random.choice(NUMBERS)

@@ -32,10 +32,10 @@ messages = st.builds(
 runs = st.lists(st.lists(messages, min_size=1, max_size=5), max_size=4)
 
 
-def interpreted() -> ModuleType:
-    """Load records.py as ordinary Python under another name, whatever is compiled."""
-    path = Path(inline.__file__).with_name("records.py")
-    spec = importlib.util.spec_from_file_location("records_interpreted", path)
+def interpreted(name: str = "records") -> ModuleType:
+    """Load a module of the package as ordinary Python under another name, whatever is compiled."""
+    path = Path(inline.__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"{name}_interpreted", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,136 @@
+"""What is written behind a checkpoint is announced in the journal: after a kill a start opens those partitions and no others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from polymq.store import inspect
+from polymq.store.entries import KIND_START, KIND_START_SILENT
+from polymq.testing.disk import SimulatedKill
+from polymq.wire.slices import MessageBatch
+from tests.unit.store.harness import Harness, bodies, read_all
+
+if TYPE_CHECKING:
+    from polymq.store.log import Log
+
+
+def opened(harness: Harness, *numbers: int) -> tuple[list[Log], set[str]]:
+    """Open partitions in a new life; give them and the folders of partitions that were touched."""
+    harness.crash()
+    touched: set[str] = set()
+    harness.files.watch(lambda _kind, path: touched.add(path.split("/")[1]) if path.startswith("partitions/") else None)
+    store = harness.open()
+    return [store.open_log(number, sync=False) for number in numbers], touched
+
+
+def test_only_what_was_written_behind_its_checkpoint_is_looked_at() -> None:
+    harness = Harness()
+    store = harness.open()
+    logs = [store.create_log(number, sync=False) for number in range(4)]
+    for log in logs[:3]:
+        harness.publish(log, bodies(0, 3))
+    harness.settle()
+    harness.publish(logs[1], bodies(3, 2))
+    found, touched = opened(harness, 0, 1, 2, 3)
+    assert touched == {"0000001"}
+    assert [log.end for log in found] == [3, 5, 3, 0]
+    assert [read_all(harness, log) for log in found] == [bodies(0, 3), bodies(0, 5), bodies(0, 3), []]
+    # It was written again and synced: the next start need not look any more.
+    harness.settle()
+    found, touched = opened(harness, 0, 1, 2, 3)
+    assert touched == set()
+    # Another boot says nothing about what reached the disk.
+    harness.boot += 1
+    found, touched = opened(harness, 0, 1, 2)
+    assert touched == {"0000000", "0000001", "0000002"}
+
+
+def test_what_is_written_while_a_sync_runs_is_behind_its_checkpoint() -> None:
+    harness = Harness()
+    harness.worker_delay_ns_max = 3000
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    for number in range(200):
+        log.append(MessageBatch.of(bodies(number, 1)), now_ns=1, origin=1)
+        harness.turn()
+    count = log.end
+    harness.crash()
+    log = harness.open().open_log(1, sync=False)
+    assert read_all(harness, log) == bodies(0, count)
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_snapshot_says_it_too(synced: bool) -> None:
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.publish(log, bodies(0, 2))
+    if synced:
+        harness.settle()
+        harness.publish(log, bodies(2, 2))
+    store.journal.snapshot([])
+    entries = [row.text for row in inspect.entries(harness.files)]
+    assert any("written behind the checkpoint: partition 1" in text for text in entries)
+    (log,), touched = opened(harness, 1)
+    assert touched == {"0000001"}
+    assert read_all(harness, log) == bodies(0, 4 if synced else 2)
+    harness.store.journal.snapshot([])
+    harness.crash()
+    # Nobody opened it in this life; a later one does.
+    harness.open().journal.snapshot([])
+    (log,), touched = opened(harness, 1)
+    assert read_all(harness, log) == bodies(0, 4 if synced else 2)
+
+
+def test_a_segment_that_was_begun_and_never_written_to_does_not_end_the_log_later() -> None:
+    found = 0
+    for at in range(40):
+        harness = Harness()
+        log = harness.open().create_log(1, sync=False)
+        while log.chain.active is None or log.chain.active.size_bytes - log.chain.active.used > 300:
+            harness.publish(log, bodies(log.end, 1, 100))
+        harness.settle()
+        count = log.end
+        harness.files.kill_at = harness.files.operations + at
+        try:
+            harness.publish(log, bodies(count, 1, 400))
+            break
+        except SimulatedKill:
+            pass
+        (log,), _touched = opened(harness, 1)
+        count = log.end
+        names = harness.files.list("partitions/0000001")
+        found += sum(name.endswith(".seg") for name in names) > len(log.chain.segments)
+        # What fits into the segment that there was, then a new one.
+        for number in range(count, count + 10):
+            harness.publish(log, bodies(number, 1, 60))
+        harness.settle()
+        for power_loss in (False, True):
+            log = harness.restart(power_loss=power_loss)
+            assert read_all(harness, log)[-10:] == bodies(count, 10, 60)
+            assert log.end == count + 10
+    else:
+        pytest.fail("never got to the end")
+    assert found
+
+
+def test_the_start_of_a_life_that_announced_nothing_makes_every_partition_suspicious() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    harness.publish(log, bodies(0, 2))
+    harness.settle()
+    # As format 1 wrote it.
+    entry = bytes([KIND_START_SILENT]) + harness.store.journal.epoch.to_bytes(4, "little") + b"boot-1"
+    assert KIND_START != KIND_START_SILENT
+    harness.store.journal.append(entry)
+    harness.turn()
+    for _ in range(2):
+        _logs, touched = opened(harness, 1)
+        assert touched == {"0000001"}
+    harness.store.close(clean=True)
+    harness.crash()
+    harness.open()
+    _logs, touched = opened(harness, 1)
+    assert touched == set()
