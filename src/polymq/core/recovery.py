@@ -429,6 +429,8 @@ def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Pa
     found = reconcile(partition.log, log, waiting, replay.releases.get(partition.number, {}))
     for entry in found.entries(partition.number):
         kernel.journal(entry)
+    for base_offset, runs in found.unsure:
+        schedule.restore_release(base_offset, runs)
     for offset, due_ns in waiting.items():
         if log.start <= offset < log.end:
             schedule.restore(offset, due_ns)

@@ -26,9 +26,13 @@ _PAIRS_PER_ENTRY: Final = 4096
 
 @dataclass(slots=True)
 class Found:
-    """What the journal did not know. `done`: (first offset in the partition, runs of offsets in the schedule)."""
+    """What the journal did not know. `done`: (first offset in the partition, runs of offsets in the schedule).
+
+    `unsure` are releases into a log that cannot be read as far: where it ends is for a later start to find out.
+    """
 
     done: list[tuple[int, bytes]] = field(default_factory=list)
+    unsure: list[tuple[int, bytes]] = field(default_factory=list)
     # Due time by offset in the schedule.
     undone: dict[int, int] = field(default_factory=dict)
 
@@ -47,11 +51,16 @@ def reconcile(log: Log, schedule_log: Log, waiting: dict[int, int], releases: Ma
     `releases` is what the journal says was appended: (offset in the partition, due time, whether its batch has a note).
     """
     found = Found()
+    unsure: list[tuple[int, int]] = []
     noted = {offset: target for target, offset in _noted(log, schedule_log)}
     for offset, (target, due_ns, has_note) in releases.items():
         if target < log.durable or offset in noted or (not has_note and target < log.end):
             continue
-        found.undone[offset] = due_ns
+        if log.failed:
+            unsure.append((target, offset))
+        else:
+            found.undone[offset] = due_ns
+    found.unsure = _stretches(unsure)
     lost = [(target, offset) for offset, target in noted.items() if waiting.pop(offset, None) is not None]
     found.done = _stretches(lost)
     waiting.update(found.undone)

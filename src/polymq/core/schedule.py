@@ -129,6 +129,10 @@ class Schedule:
         self._due.push(due_ns, offset)
         self._kernel.schedules.arm(self, due_ns)
 
+    def restore_release(self, base_offset: int, runs: bytes) -> None:
+        """Recovery: whether these were appended cannot be seen now. They wait for a later start to see it."""
+        self._released.append((base_offset, sum(count for _first, count in _RUN.iter_unpack(runs)), runs))
+
     # -- releasing -------------------------------------------------------------------------------------------------
 
     def fire(self, now_ns: int) -> None:

@@ -24,7 +24,9 @@ class Log:
         end: int = 100,
         epochs: tuple[tuple[int, int], ...] = ((1, 0),),
         notes: tuple[tuple[int, int, bytes], ...] = (),
+        failed: str = "",
     ) -> None:
+        self.failed = failed
         self.durable, self.end, self.epochs, self.notes = durable, end, list(epochs), list(notes)
 
 
@@ -50,6 +52,25 @@ def test_behind_the_checkpoint_the_batch_decides_and_before_it_the_journal() -> 
         journal_entries.waiting(3, run(700, 7, 900, 9)),
         journal_entries.released_runs(3, 12, run(5, 1)),
     ]
+
+
+def test_nothing_is_undone_because_a_partition_could_not_be_read() -> None:
+    waiting: dict[int, int] = {}
+    found = reconcile(Log(failed="damaged", end=3), Log(), waiting, {7: (5, 700, True), 8: (6, 800, False)})  # type: ignore[arg-type]
+    assert (found.undone, found.done, waiting) == ({}, [], {})
+    assert found.unsure == [(5, run(7, 2))]
+
+
+def test_a_release_into_a_partition_that_cannot_be_read_is_remembered(released: World) -> None:
+    log = released.store.logs[0]
+    log.cut(0)
+    log.failed = "damaged"
+    released.restart()
+    assert released.view().scheduled == 0
+    released.broker.snapshot()
+    log.failed = ""
+    released.restart()
+    assert delivered(released) == [b"x", b"y", b"z"]
 
 
 def test_a_note_is_not_about_messages_that_got_the_same_offsets_in_a_later_epoch() -> None:
