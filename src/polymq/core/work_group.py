@@ -501,6 +501,10 @@ class WorkGroup:
         if not self.ephemeral:
             self._kernel.journal(journal_entries.dropped(self.id, share.partition.number, first, end))
 
+    def never_had(self, partition_index: int, count: int) -> None:
+        """Do not count messages that were dropped before the topic gave them to its groups."""
+        self.counted_from[partition_index] += count
+
     def close(self) -> None:
         """Be gone: nothing of it is woken again."""
         self.waiting.clear()
@@ -558,9 +562,12 @@ class WorkGroup:
 
     @property
     def message_count(self) -> int:
-        """How many messages became the group's since this process started or it was made."""
+        """How many messages became the group's since this process started or it was made.
+
+        Scheduled ones count from the beginning, those as well that an emptying has left out: they are appended later.
+        """
         pairs = zip(self.shares, self.counted_from, strict=True)
-        return sum(max(0, share.partition.limit - start) for share, start in pairs) + self.scheduled
+        return sum(max(0, share.partition.limit - start) for share, start in pairs) + self.topic.scheduled
 
     @property
     def scheduled(self) -> int:
