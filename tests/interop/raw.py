@@ -8,7 +8,7 @@ import struct
 import time
 from dataclasses import dataclass
 
-__all__ = ["Message", "Raw"]
+__all__ = ["Message", "Raw", "parse_message"]
 
 TIMEOUT_S = 20.0
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import socket
+import ssl
+import struct
 import time
 import urllib.request
 from typing import TYPE_CHECKING
@@ -14,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from tests.interop.conftest import chosen_kinds
 from tests.interop.raw import Raw
-from tests.interop.servers import Running, running
+from tests.interop.servers import KINDS, ROOT, Running, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,3 +190,82 @@ def test_metrics_of_a_real_process(tmp_path: Path) -> None:
             assert found["polymq_store_written_bytes_total"].value > 0
             assert found["process_resident_memory_bytes"].value > 10 << 20
             assert found["polymq_connections_opened_total"].value >= 4
+
+
+IDENTITY = ROOT / "tests" / "unit" / "wire" / "self_signed.pem"
+VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+
+
+def frame(stream: socket.socket) -> bytes:
+    """Read a response frame."""
+    (size,) = struct.unpack(">i", exactly(stream, 4))
+    data = exactly(stream, size)
+    assert data[:4] == b"\0\0\0\0", data
+    return data[4:]
+
+
+def exactly(stream: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = stream.recv(size - len(data))
+        assert more
+        data += more
+    return data
+
+
+@contextlib.contextmanager
+def client_in_tls(server: Running, version: ssl.TLSVersion, name: str) -> Iterator[ssl.SSLSocket]:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    context.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
+    host, _, port = server.tcp.partition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as plain:
+        body = json.dumps(
+            {
+                "feature_negotiation": True,
+                "tls_v1": True,
+                "client_id": name,
+                "hostname": "host-1",
+                "user_agent": "made up/1",
+                "sample_rate": 50,
+            }
+        ).encode()
+        plain.sendall(b"  V2IDENTIFY\n" + struct.pack(">i", len(body)) + body)
+        assert b'"tls_v1":true' in frame(plain)
+        with context.wrap_socket(plain) as within:
+            assert frame(within) == b"OK"
+            yield within
+
+
+def described(text: bytes) -> bytes:
+    """Leave out what differs from run to run, and which suite of TLS 1.3 the two libraries like best (nsqd has only numbers for them)."""
+    text = re.sub(rb'"Unknown \d+"', b'"Unknown <SUITE>"', text)
+    text = re.sub(rb'"remote_address":"127.0.0.1:\d+"', b'"remote_address":"<ADDRESS>"', text)
+    return re.sub(rb'"(start_time|connect_ts)":\d+', rb'"\1":<TIME>', text)
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+def test_clients_in_tls_are_described_alike(version: ssl.TLSVersion, tmp_path: Path) -> None:
+    answers = []
+    for kind in KINDS:
+        (tmp_path / kind).mkdir()
+        with (
+            running(kind, tmp_path / kind, options={"tls_cert": str(IDENTITY), "tls_key": str(IDENTITY)}) as server,
+            client_in_tls(server, version, "one") as consumer,
+            client_in_tls(server, version, "two") as producer,
+        ):
+            consumer.sendall(b"SUB t ch\n")
+            assert frame(consumer) == b"OK"
+            consumer.sendall(b"RDY 7\n")
+            producer.sendall(b"PUB other\n" + struct.pack(">i", 3) + b"abc")
+            assert frame(producer) == b"OK"
+            deadline = time.monotonic() + PATIENCE_S
+            while server.channel("t", "ch")["clients"][0]["ready_count"] != 7:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            answers.append(described(server.request("GET", "/stats?format=json&include_mem=false")[1]))
+    wanted, found = answers
+    assert b'"tls_version":"TLS1.' in wanted
+    assert found.decode() == wanted.decode()

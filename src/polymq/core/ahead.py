@@ -65,6 +65,18 @@ class Ahead:
         if attempts == LEFT_OUT:
             self.left_out += end - first
 
+    def leave_out(self, first: int, end: int) -> None:
+        """Leave out a range wherever it lies; others stay as far as they reach beyond it."""
+        assert first < end
+        if not self or first >= self._ends[-1]:
+            self.append(first, end, LEFT_OUT)
+            return
+        rows = [(low, min(high, first), attempts) for low, high, attempts in self.ranges() if low < first]
+        rows.append((first, end, LEFT_OUT))
+        rows += [(max(low, end), high, attempts) for low, high, attempts in self.ranges() if high > end]
+        self._clear()
+        self.extend(rows)
+
     def _shorten(self, end: int) -> None:
         """Let the last range end at `end`; one that is empty then is none."""
         if self._attempts[-1] == LEFT_OUT:

@@ -113,6 +113,7 @@ class Catalogue:
             for group in topic.groups.values():
                 if isinstance(group, WorkGroup):
                     group.drop(partition.index, first, end)
+                    group.never_had(partition.index, end - first)
             partition.held_from = end
         self.journal_held(topic)
 

@@ -123,7 +123,7 @@ class DeliveryTimes:
     """When what one group was handed of one partition was published.
 
     Entry i says that the offsets from `starts[i]` up to `starts[i + 1]` were published at `times[i]`.
-    Limits: STRETCHES_MAX entries. Cost: 16 bytes per entry; 2 ns per message that is handed out, 2 ns per settle.
+    Limits: STRETCHES_MAX entries. Cost: 16 bytes per entry; when compiled, 4 ns per message that is handed out and 1 ns per settle.
     """
 
     starts: cython.longlong[::1]

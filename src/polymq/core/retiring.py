@@ -160,6 +160,7 @@ class Retiring:
         except (Refusal, StoreFull, StoreFailed):
             self._kernel.wait_for_disk(group)
             return False
+        topic.message_count += len(letters)
         topic.message_bytes += sum(len(letter.body) for letter in letters)
         self._moving.append((log, log.end, share, share.window, [offset for offset, _attempts, _message in rows]))
         self._moving_count += len(rows)

@@ -103,6 +103,7 @@ class Session:
         else:
             ticket = partition.append(batch, wall_ns=wall_ns, origin=origin)
             self._kernel.fresh[target] = None
+        target.message_count += batch.count
         target.message_bytes += batch.size_bytes
         self.published[topic] = self.published.get(topic, 0) + batch.count
         return ticket
@@ -125,6 +126,7 @@ class Session:
         else:
             ticket = partition.append_messages(messages, wall_ns=wall_ns, origin=origin)
             self._kernel.fresh[target] = None
+        target.message_count += len(messages)
         target.message_bytes += size_bytes
         self.published[topic] = self.published.get(topic, 0) + len(messages)
         return ticket

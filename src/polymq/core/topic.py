@@ -25,10 +25,10 @@ class Partition:
     """One partition of a topic: its log, and the schedule of what is to be appended later.
 
     `held_from` is the first offset that no group may have yet: while there is no group, or since the topic was
-    paused; None if nothing is held. `counted_from` is where this process began to count messages.
+    paused; None if nothing is held.
     """
 
-    __slots__ = ("counted_from", "held_from", "index", "last_time_ns", "log", "number", "schedule")
+    __slots__ = ("held_from", "index", "last_time_ns", "log", "number", "schedule")
 
     def __init__(self, index: int, log: Log) -> None:
         self.index = index
@@ -36,7 +36,6 @@ class Partition:
         self.log = log
         self.schedule: Schedule | None = None
         self.held_from: int | None = None
-        self.counted_from = log.end
         self.last_time_ns = 0
 
     @property
@@ -95,6 +94,7 @@ class Topic:
         "ephemeral",
         "groups",
         "message_bytes",
+        "message_count",
         "name",
         "namespace",
         "partitions",
@@ -123,6 +123,8 @@ class Topic:
         self.policy = NO_TOPIC_POLICY
         self.withheld = False  # until all the groups are there that are to have its first messages
         self.groups: dict[str, Group] = {}
+        # What was published since this process started, scheduled messages from the moment that they were accepted.
+        self.message_count = 0
         self.message_bytes = 0
         self._turn = 0
 
@@ -175,12 +177,6 @@ class Topic:
     def scheduled(self) -> int:
         """How many messages wait for their due time."""
         return sum(len(partition.schedule) for partition in self.partitions if partition.schedule is not None)
-
-    @property
-    def message_count(self) -> int:
-        """How many messages were published since this process started, scheduled ones included."""
-        appended = sum(partition.log.end - partition.counted_from for partition in self.partitions)
-        return appended + self.scheduled
 
     @property
     def settled_to_readers(self) -> bool:

@@ -43,7 +43,7 @@ class PeerView:
 
     The gateway hands one to `Session.describe()` when the connection opens and again whenever it learns more.
     `protocol` and `protocol_version` are text for people and statistics; nothing decides by them. `identity` is
-    what an authorizer called the peer ("" if nobody did).
+    what an authorizer called the peer ("" if nobody did); `sample_percent` is the share of messages that it wants.
     """
 
     protocol: str
@@ -58,6 +58,7 @@ class PeerView:
     authenticated: bool = False
     identity: str = ""
     identity_url: str = ""
+    sample_percent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -456,7 +456,7 @@ class WorkGroup(Leases):
         first = max(first, share.window.next)
         if first >= end:
             return
-        share.ahead.append(first, end, LEFT_OUT)
+        share.ahead.leave_out(first, end)
         if not self.ephemeral:
             self._kernel.journal(journal_entries.dropped(self.id, share.partition.number, first, end))
 
@@ -493,6 +493,10 @@ class WorkGroup(Leases):
             self._kernel.journal(journal_entries.rewound(self.id, number, offset))
         self._kernel.wake(self)
 
+    def never_had(self, partition_index: int, count: int) -> None:
+        """Do not count messages that were dropped before the topic gave them to its groups."""
+        self.counted_from[partition_index] += count
+
     def close(self) -> None:
         """Be gone: nothing of it is woken again."""
         if self.retiring is not None:
@@ -508,7 +512,11 @@ class WorkGroup(Leases):
         """Recovery: take over what the journal says. `due` gives the due times of deferred messages by id."""
         for share in self.shares:
             number = share.partition.number
-            share.ahead.extend(ahead.get(number, ()))
+            for first, end, attempts in ahead.get(number, ()):
+                if attempts == LEFT_OUT:
+                    share.ahead.leave_out(first, end)
+                else:
+                    share.ahead.append(first, end, attempts)
             if number not in windows:
                 continue
             share.window = windows[number]
@@ -562,9 +570,12 @@ class WorkGroup(Leases):
 
     @property
     def message_count(self) -> int:
-        """How many messages became the group's since this process started or it was made."""
+        """How many messages became the group's since this process started or it was made.
+
+        Scheduled ones count from the beginning, those as well that an emptying has left out: they are appended later.
+        """
         pairs = zip(self.shares, self.counted_from, strict=True)
-        return sum(max(0, share.partition.limit - start) for share, start in pairs) + self.scheduled
+        return sum(max(0, share.partition.limit - start) for share, start in pairs) + self.topic.scheduled
 
     @property
     def scheduled(self) -> int:

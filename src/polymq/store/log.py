@@ -250,10 +250,7 @@ class Log:
     def append_messages(
         self, messages: Sequence[Message], *, now_ns: int, origin: int, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1
     ) -> Ticket:
-        """Stage messages with keys, headers, extras or times of their own, as one stored batch. Raises like `append`.
-
-        A batch with a producer is stored by itself, under the producer's sequence.
-        """
+        """Stage messages with more than bodies as one stored batch, one with a producer by itself. Raises like `append`."""
         time_ns = max(now_ns, self.last_time_ns)
         records = b"".join([encode_message(message, time_ns) for message in messages])
         producer = (producer_id, producer_epoch, sequence)

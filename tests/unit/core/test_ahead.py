@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,3 +95,23 @@ def test_it_is_what_a_plain_dictionary_of_offsets_says(rows: list[tuple[int, int
     known.pass_to(end)
     assert not known
     assert known.left_out == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10)), max_size=12), st.integers(0, 50))
+def test_ranges_are_left_out_in_any_order(ranges: list[tuple[int, int]], passed: int) -> None:
+    made = Ahead()
+    out: set[int] = set()
+    for first, count in ranges:
+        made.leave_out(first, first + count)
+        out.update(range(first, first + count))
+    rows = list(made.ranges())
+    assert {offset for first, end, _attempts in rows for offset in range(first, end)} == out
+    assert made.left_out == len(out)
+    assert all(before[1] <= after[0] for before, after in pairwise(rows))
+    assert made.pass_to(passed) == min(set(range(passed, 100)) - out)
+
+
+def test_leaving_out_keeps_what_is_known_about_the_others() -> None:
+    made = ahead((0, 10, 3), (20, 30, 5))
+    made.leave_out(5, 25)
+    assert list(made.ranges()) == [(0, 5, 3), (5, 25, LEFT_OUT), (25, 30, 5)]

@@ -77,7 +77,7 @@ class ClientStats:
             "finish_count": consumer.settled if consumer else 0,
             "requeue_count": consumer.requeued if consumer else 0,
             "connect_ts": peer.connected_at_ns // _NS_PER_SECOND,
-            "sample_rate": consumer.sample_percent if consumer else 0,
+            "sample_rate": consumer.sample_percent if consumer else peer.sample_percent,
             "deflate": peer.compression == "deflate",
             "snappy": peer.compression == "snappy",
             "user_agent": peer.user_agent,

@@ -353,6 +353,7 @@ class NsqGateway(BaseGateway):
                 authenticated=login is not None,
                 identity=login.principal.name if login is not None else "",
                 identity_url=login.identity_url if login is not None else "",
+                sample_percent=agreement.sample_percent,
             )
         )
 

@@ -92,3 +92,9 @@ def test_latencies() -> None:
     view = replace(TOPIC, latency=LatencyView(3, ((0.99, 1_500_000),)))
     assert topic_stats(view, None).latency.json() == {"count": 3, "percentiles": [{"quantile": 0.99, "value": 1_500_000}]}
     assert LatencyStats(0, ()).json() == {"count": 0, "percentiles": None}
+
+
+def test_the_share_of_a_peer_that_has_not_subscribed() -> None:
+    peer = replace(PEER, sample_percent=42)
+    assert ClientStats(peer, None, ()).json()["sample_rate"] == 42
+    assert ClientStats(peer, CONSUMER, ()).json()["sample_rate"] == CONSUMER.sample_percent
