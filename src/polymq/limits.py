@@ -50,6 +50,7 @@ __all__ = [
     "PATTERN_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
     "QUESTIONS_MAX",
+    "QUESTIONS_WAITING_MAX",
     "READ_BUFFER_SIZE_BYTES",
     "RESOLVER_THREADS_MAX",
     "SECRET_SIZE_BYTES_MAX",
@@ -184,6 +185,8 @@ SECRET_SIZE_BYTES_MAX: Final = 16 * 1024
 # Questions asked at a time; the rest wait in order, each with its deadline running. A server that hangs for 5 s lets
 # 50 a second through, which is what its clients get from it anyway.
 QUESTIONS_MAX: Final = 256
+# Those that wait, as many as there can be connections that ask. Whoever asks and hangs up leaves its question behind.
+QUESTIONS_WAITING_MAX: Final = 10_000
 
 # Samples of one family that /metrics lists: about 20 families, 250 KB each. The rest is added up.
 METRICS_SAMPLES_PER_FAMILY_MAX: Final = 2_000
