@@ -31,7 +31,7 @@ from polymq.protocols.nsqlookup.settings import LookupSettings
 from polymq.server.discovery import Discovery
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
-from polymq.server.statistics import register_connections
+from polymq.server.statistics import register_answers, register_connections
 from polymq.server.tls import http_requires_tls, server_context, tcp_requires_tls
 from polymq.wire.tls import TlsLayer
 
@@ -67,11 +67,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Something that listens. `what` is for people."""
+    """Something that listens. `what` is for people; `answers` of HTTP are counted by status."""
 
     what: str
     listener: SocketListener
     factory: GatewayFactory
+    answers: dict[int, int] | None = None
 
 
 def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
@@ -110,6 +111,7 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
         raise
     pump = node.pump
     listeners = {mount.listener.address: mount.what for mount in mounts}
+    register_answers(node.broker.statistics, {mount.what: mount.answers for mount in mounts if mount.answers is not None})
     register_connections(node.broker.statistics, lambda: pump.connections, lambda: pump.opened_count, listeners)
     ports = {mount.what: _port(mount.listener) for mount in mounts}
     if _NSQ in ports:
@@ -128,7 +130,8 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
     listener = _listen("server.http", address, backlog)
     guarded = _guarded(node, router, lambda door, session: replace(door, session=session), refuse, "/healthz", all_statistics)
-    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock, peer)))
+    answers: dict[int, int] = {}
+    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock, peer, answers=answers), answers))
 
 
 def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discovery) -> None:
@@ -178,9 +181,17 @@ def _mount_nsq_http(
     guarded = _guarded(node, router, lambda context, session: replace(context, session=session), refuse_nsq, "/ping", concerns_all)
     tls_required = TlsRequired(max(0, _port(https))) if http_requires_tls(node.settings.nsq) else None
     if http is not None:
-        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(tls_required or guarded(peer), context, node.clock, peer)))
+        plain: dict[int, int] = {}
+
+        def answer_plain(peer: Peer) -> Gateway:
+            return HttpGateway(tls_required or guarded(peer), context, node.clock, peer, answers=plain)
+
+        mounts.append(Mount(_NSQ_HTTP, http, answer_plain, plain))
     if https is not None:
-        mounts.append(Mount("NSQ's HTTPS", https, lambda peer: HttpGateway(guarded(peer), context, node.clock, peer, make_tls)))
+        within: dict[int, int] = {}
+        mounts.append(
+            Mount("NSQ's HTTPS", https, lambda peer: HttpGateway(guarded(peer), context, node.clock, peer, make_tls, within), within)
+        )
 
 
 def _guarded(
@@ -247,7 +258,10 @@ def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | No
         mounts.append(Mount("NSQ lookup", tcp, lambda peer: LookupGateway(registry, identity, peer, node.clock.monotonic_ns)))
     if http is not None:
         router, context = lookup_router(), LookupHttp(registry, node.clock)
-        mounts.append(Mount("NSQ lookup's HTTP", http, lambda _peer: HttpGateway(router, context, node.clock)))
+        answers: dict[int, int] = {}
+        mounts.append(
+            Mount("NSQ lookup's HTTP", http, lambda peer: HttpGateway(router, context, node.clock, peer, answers=answers), answers)
+        )
     return registry
 
 

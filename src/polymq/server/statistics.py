@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from polymq.server.connection import Connection
     from polymq.store.figures import StoreFigures
 
-__all__ = ["register_connections", "register_process", "register_store"]
+__all__ = ["register_answers", "register_connections", "register_process", "register_store"]
 
 _NS_PER_S: Final = 1_000_000_000
 _STATM: Final = Path("/proc/self/statm")
@@ -102,6 +102,17 @@ def register_store(
     register("polymq_disk_free_bytes", gauge, "What is free on it.", lambda found: found.disk_free_bytes)
     register("polymq_disk_full", gauge, "1 while publishes are refused for want of room.", lambda found: found.disk_is_full)
     registry.register(Family("polymq_health_problems", gauge, "Problems that /healthz names.", lambda: [Sample({}, len(health()))]))
+
+
+def register_answers(registry: Registry, by_listener: Mapping[str, Mapping[int, int]]) -> None:
+    """Register how many requests over HTTP were answered how; statuses are those that endpoints give, a few dozen at most."""
+
+    def collect() -> Iterable[Sample]:
+        for what, answers in by_listener.items():
+            for status, count in sorted(answers.items()):
+                yield Sample({"listener": what, "status": str(status)}, count)
+
+    registry.register(Family("polymq_http_requests_total", Kind.COUNTER, "Requests over HTTP that were answered.", collect))
 
 
 def register_connections(

@@ -231,3 +231,10 @@ def test_https_that_cannot_be_had_leaves_nothing_open(mounted: Any, tmp_path: Pa
         settings = replace(https_settings(), http=UnixAddress(str(path)), https=TcpAddress("127.0.0.1", taken.getsockname()[1]))
         mounted(settings)
     assert not path.exists()
+
+
+def test_answers_are_counted_by_listener(mounted: Any) -> None:
+    [http, https] = mounted(https_settings())
+    for path in ("/ping", "/ping", "/nope"):
+        http.factory(Peer("127.0.0.1", 1)).feed(memoryview(f"GET {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode()), [])
+    assert (http.answers, https.answers) == ({200: 2, 404: 1}, {})

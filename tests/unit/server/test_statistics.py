@@ -1,18 +1,31 @@
 from __future__ import annotations
 
 import os
+import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from polymq.admin.metrics import TEXT, render
+from polymq.config_sections import NsqSettings, ServerSettings, Settings
+from polymq.config_values import TcpAddress
 from polymq.core.statistics import Registry
 from polymq.gateways.contract import Peer
 from polymq.server import statistics
-from polymq.server.statistics import cpu_s, descriptors, memory_bytes, register_connections, register_process, register_store
+from polymq.server.mounts import mount_all
+from polymq.server.node import Node
+from polymq.server.statistics import (
+    cpu_s,
+    descriptors,
+    memory_bytes,
+    register_answers,
+    register_connections,
+    register_process,
+    register_store,
+)
 from polymq.store.figures import StoreFigures
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 
@@ -120,3 +133,34 @@ def test_connections_by_listener() -> None:
         "polymq_connections": [({"listener": "NSQ", "address": "a:1"}, 2), ({"listener": "HTTP", "address": "b:2"}, 0)],
         "polymq_connections_opened_total": 9,
     }
+
+
+def test_requests_by_status() -> None:
+    registry = Registry()
+    answers: dict[int, int] = {}
+    register_answers(registry, {"HTTP": answers, "other": {}})
+    assert values(registry)["polymq_http_requests_total"] == []
+    answers.update({404: 1, 200: 7})
+    assert values(registry)["polymq_http_requests_total"] == [
+        ({"listener": "HTTP", "status": "200"}, 7),
+        ({"listener": "HTTP", "status": "404"}, 1),
+    ]
+
+
+ANY_PORT = TcpAddress("127.0.0.1", 0)
+PAGE = Path(__file__).parents[3] / "docs" / "METRICS.md"
+
+
+def test_the_page_lists_every_metric(tmp_path: Path) -> None:
+    nsq = NsqSettings(tcp=ANY_PORT, http=ANY_PORT, e2e_processing_latency_percentiles=(0.5,))
+    node = Node(Settings(server=ServerSettings(data=tmp_path / "data", http=ANY_PORT), nsq=nsq))
+    mounts = mount_all(node, backlog=5)
+    try:
+        page = b"".join(render(node.broker.statistics, TEXT)).decode()
+    finally:
+        for mount in mounts:
+            mount.listener.close()
+        node.close()
+    there = {(name, text) for name, text in re.findall(r"^# HELP (\S+) (.*)$", page, re.MULTILINE)}
+    listed = {(name, text) for name, text in re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert listed == there

@@ -74,7 +74,10 @@ class _Consuming:
 
 
 class HttpGateway(BaseGateway, Generic[Context]):
-    """One connection. Each request goes to the endpoint that `router` has for it, with `context`. `make_tls`: it is HTTPS."""
+    """One connection. Each request goes to the endpoint that `router` has for it, with `context`.
+
+    `make_tls`: it is HTTPS. `answers` counts them by status, for statistics.
+    """
 
     def __init__(
         self,
@@ -83,10 +86,12 @@ class HttpGateway(BaseGateway, Generic[Context]):
         clock: Clock,
         peer: Peer = NOBODY,
         make_tls: Callable[[], Layer] | None = None,
+        answers: dict[int, int] | None = None,
     ) -> None:
         self.need = 1
         self.peer = peer
         self._make_tls = make_tls
+        self._answers = {} if answers is None else answers
         self._router = router
         self._context = context
         self._clock = clock
@@ -202,6 +207,10 @@ class HttpGateway(BaseGateway, Generic[Context]):
         effects.append(SetTimer(TimerName.RETRY, answer.due_ns))
 
     def _respond(self, request: Request, response: Response, effects: list[Effect]) -> None:
+        self._answers[response.status] = self._answers.get(response.status, 0) + 1
+        self._answer(request, response, effects)
+
+    def _answer(self, request: Request, response: Response, effects: list[Effect]) -> None:
         if response.consumer is not None:
             self._start_consuming(request, response, response.consumer, effects)
             return
@@ -237,7 +246,7 @@ class HttpGateway(BaseGateway, Generic[Context]):
             effects.append(Close(f"an answer could not be begun: {error}"))
             return
         if ended:
-            self._respond(request, replace(response, body=begun), effects)
+            self._answer(request, replace(response, body=begun), effects)
             return
         how = encode.framing(request, response, None)
         effects.append(Send(encode.head(request, response, how, wall_ns=self._clock.wall_ns())))
