@@ -35,6 +35,22 @@ def test_the_golden_script(kind: str, tmp_path: Path) -> None:
         assert play(live) == GOLDEN.read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.parametrize("kind", DIRECTORIES)
+def test_much_at_once(kind: str, tmp_path: Path) -> None:
+    server = directory(kind, tmp_path)
+    live = LiveDirectory(server.running)
+    who = b'{"broadcast_address":"node","hostname":"h","http_port":4151,"tcp_port":4150,"version":"1.3.0"}'
+    registering = b"".join(b"REGISTER topic-%d channel-%d\n" % (number % 50, number) for number in range(20_000))
+    with started(server), contextlib.ExitStack() as stack:
+        stack.callback(live.end)
+        live.connect("node")
+        answers = live.send("node", b"  V1IDENTIFY\n" + len(who).to_bytes(4, "big") + who + registering)
+        assert answers[1:] == [b"OK"] * 20_000
+        assert len(ask(server.running, "/channels?topic=topic-7")["channels"]) == 400
+        live.close("node")
+        until(lambda: ask(server.running, "/nodes")["producers"] == [])
+
+
 class Pair:
     """A directory and a node that is told of it."""
 
