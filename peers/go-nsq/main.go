@@ -27,6 +27,7 @@ type job struct {
 	Address        string `json:"address"`
 	Directory      string `json:"directory"`
 	Topic          string `json:"topic"`
+	AuthSecret     string `json:"auth_secret"`
 	Steps          []step `json:"steps"`
 	Channel        string `json:"channel"`
 	Count          int    `json:"count"`
@@ -49,7 +50,9 @@ type delivery struct {
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func publish(j job) (any, error) {
-	producer, err := nsq.NewProducer(j.Address, nsq.NewConfig())
+	config := nsq.NewConfig()
+	config.AuthSecret = j.AuthSecret
+	producer, err := nsq.NewProducer(j.Address, config)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +116,7 @@ func (h *handler) hold(message *nsq.Message) {
 
 func consume(j job) (any, error) {
 	config := nsq.NewConfig()
+	config.AuthSecret = j.AuthSecret
 	config.MaxInFlight = j.MaxInFlight
 	if j.MessageTimeout > 0 {
 		config.MsgTimeout = milliseconds(j.MessageTimeout)

@@ -23,9 +23,11 @@ function answer(result) {
   process.stdout.write(JSON.stringify(result) + '\n', () => process.exit(0))
 }
 
+const secret = (job) => (job.auth_secret ? {authSecret: job.auth_secret} : {})
+
 async function publish(job) {
   const [host, port] = job.address.split(':')
-  const writer = new nsq.Writer(host, Number(port))
+  const writer = new nsq.Writer(host, Number(port), secret(job))
   writer.connect()
   await once(writer, 'ready', 'error')
   writer.on('error', fail)
@@ -63,7 +65,7 @@ function settle(job, message, state) {
 
 async function consume(job) {
   const found = job.directory ? {lookupdHTTPAddresses: [job.directory]} : {nsqdTCPAddresses: [job.address]}
-  const options = {...found, maxInFlight: job.max_in_flight}
+  const options = {...found, maxInFlight: job.max_in_flight, ...secret(job)}
   if (job.message_timeout_ms) options.messageTimeout = job.message_timeout_ms
   const reader = new nsq.Reader(job.topic, job.channel, options)
   const deliveries = []

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from polymq.config_sections import PLANNED_SECTIONS, SECTIONS, Setting, Settings, settings_of
-from polymq.config_values import TcpAddress, UnixAddress, format_address, format_duration, format_size
+from polymq.config_values import AddressKind, TcpAddress, format_address, format_duration, format_size
 from polymq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _contradictions(settings: Settings) -> list[str]:
     taken: dict[str, str] = {}
     for name, each in all_settings().items():
         address = getattr(getattr(settings, each.section), each.field)
-        if not isinstance(address, TcpAddress | UnixAddress) or (isinstance(address, TcpAddress) and address.port == 0):
+        if not isinstance(each.kind, AddressKind) or address is None or (isinstance(address, TcpAddress) and address.port == 0):
             continue
         text = format_address(address)
         if text in taken:
@@ -186,7 +186,8 @@ def example() -> str:
         lines += ["", f"# {kind.__doc__}{later}", f"[{section}]"]
         for each in settings_of(section):
             text = each.kind.write(each.default)
-            shown = text if isinstance(each.default, int) and text.isdigit() else f'"{text}"'
+            bare = isinstance(each.default, bool) or (isinstance(each.default, int) and text.isdigit())
+            shown = text if bare else f'"{text}"'
             later = " (not served yet)" if each.planned and section not in PLANNED_SECTIONS else ""
             lines.append(f"# {each.explanation}{later}")
             lines.append(f"{each.key} = {shown}")

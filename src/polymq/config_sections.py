@@ -24,7 +24,10 @@ from polymq.config_values import (
     DurationKind,
     Kind,
     PathKind,
+    SharesKind,
     SizeKind,
+    SwitchKind,
+    TargetKind,
     TcpAddress,
     TextKind,
     TextsKind,
@@ -131,7 +134,7 @@ class NsqSettings:
 
     tcp: Address | None = listener(4150, "the TCP protocol (nsqd's port)", flag="--nsq")
     http: Address | None = listener(4151, "nsqd's HTTP interface", flag="--nsq-http")
-    https: Address | None = listener(None, "nsqd's HTTPS interface", flag="--nsq-https", planned=True)
+    https: Address | None = listener(None, "nsqd's HTTPS interface; needs tls_cert and tls_key", flag="--nsq-https")
     lookup_tcp: Address | None = listener(
         4160,
         "nsqlookupd's TCP interface, for nodes; if nobody asked for it and the port is taken, there is no lookup role",
@@ -184,6 +187,39 @@ class NsqSettings:
     max_output_buffer_timeout_ns: int = setting(30 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "… and the longest")
     output_buffer_timeout_ns: int = setting(
         250 * MILLISECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "the timeout of a client that asks for none"
+    )
+    snappy: bool = setting(default=True, kind=SwitchKind(), explanation="whether clients may have their connection compressed by snappy")
+    deflate: bool = setting(default=True, kind=SwitchKind(), explanation="… or by deflate")
+    max_deflate_level: int = setting(6, CountKind(1, 9), "the highest level of deflate that a client may ask for; more takes more time")
+    tls_cert: str = setting("", TextKind(), "a file with this server's certificate (PEM); clients may have TLS then")
+    tls_key: str = setting("", TextKind(), "… and with its key")
+    tls_root_ca_file: str = setting("", TextKind(), "the certificates that vouch for clients' (PEM); empty: those of the system")
+    tls_client_auth_policy: str = setting(
+        "none",
+        ChoiceKind(("none", "require", "require-verify")),
+        "whether clients must show a certificate: any, or one that is vouched for; TLS is required then",
+    )
+    tls_required: str = setting(
+        "false", ChoiceKind(("false", "tcp-https", "true")), "whether clients must use TLS; tcp-https: but may use plain HTTP"
+    )
+    tls_min_version: str = setting(
+        "tls1.0",
+        ChoiceKind(("ssl3.0", "tls1.0", "tls1.1", "tls1.2", "tls1.3")),
+        "the lowest version of TLS to be spoken; nothing below 1.2 is in any case",
+    )
+    e2e_processing_latency_percentiles: tuple[float, ...] = setting(
+        (),
+        SharesKind(limits.LATENCY_QUANTILES_MAX),
+        "quantiles of the time from publish to FIN that /stats shows; none: it is not measured",
+    )
+    e2e_processing_latency_window_time_ns: int = setting(600 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "… over so much of the past")
+    statsd_address: TcpAddress | None = setting(None, TargetKind(), "where statsd takes statistics by UDP")
+    statsd_prefix: str = setting("nsq.%s", TextKind(), "what their names begin with; %s is this node's address")
+    statsd_interval_ns: int = setting(60 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "how often they are sent")
+    statsd_mem_stats: bool = setting(default=True, kind=SwitchKind(), explanation="whether figures about memory are among them")
+    statsd_udp_packet_size_bytes: int = setting(508, SizeKind(64, 65507), "how large a packet of them may be")
+    statsd_exclude_ephemeral: bool = setting(
+        default=False, kind=SwitchKind(), explanation="whether ephemeral topics and channels are left out"
     )
 
 

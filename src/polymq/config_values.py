@@ -22,7 +22,10 @@ __all__ = [
     "DurationKind",
     "Kind",
     "PathKind",
+    "SharesKind",
     "SizeKind",
+    "SwitchKind",
+    "TargetKind",
     "TcpAddress",
     "TextKind",
     "TextsKind",
@@ -55,6 +58,8 @@ DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)\s*")
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 DURATION_EXPECTED: Final = 'a time with its unit, such as "250ms", "60s", "1h30m" or "7d"'
 SIZE_EXPECTED: Final = 'a size in bytes or with its unit, such as 1048576, "64KiB" or "2GiB"'
+TARGET_EXPECTED: Final = "HOST:PORT, [IPV6]:PORT or off"
+SHARES_EXPECTED: Final = "shares above 0, at most 1, such as 1.0,0.99,0.5"
 ADDRESS_EXPECTED: Final = "HOST:PORT, [IPV6]:PORT, unix:PATH or off"
 
 
@@ -237,13 +242,76 @@ class AddressKind:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetKind:
+    """Where to send something, or `off` (nothing is the same). Unlike a listener's, such an address may be anybody's."""
+
+    def read(self, raw: object) -> TcpAddress | None:
+        """See `parse_address`; the port may not be 0."""
+        if not isinstance(raw, str):
+            raise ValueError(f"expected {TARGET_EXPECTED}")
+        address = parse_address(raw or "off")
+        if address is not None and (not isinstance(address, TcpAddress) or not address.port):
+            raise ValueError(f"expected {TARGET_EXPECTED}")
+        return address
+
+    def write(self, value: object) -> str:
+        """See `format_address`."""
+        assert value is None or isinstance(value, TcpAddress)
+        return format_address(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchKind:
+    """Yes or no."""
+
+    def read(self, raw: object) -> bool:
+        """Take true or false, or their text when it comes from the environment or a flag."""
+        if isinstance(raw, str) and raw in ("true", "false"):
+            return raw == "true"
+        if not isinstance(raw, bool):
+            raise ValueError("expected true or false")
+        return raw
+
+    def write(self, value: object) -> str:
+        """Give TOML's word."""
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True, slots=True)
+class SharesKind:
+    """Shares of a whole, the largest first; none is allowed."""
+
+    count_max: int
+
+    def read(self, raw: object) -> tuple[float, ...]:
+        """Take a list of numbers, or text in which they are separated by commas."""
+        parts = raw.split(",") if isinstance(raw, str) else raw
+        if not isinstance(parts, list) or any(isinstance(part, bool) or not isinstance(part, int | float | str) for part in parts):
+            raise ValueError(f"expected {SHARES_EXPECTED}")
+        try:
+            shares = sorted({float(part) for part in parts if part != ""}, reverse=True)
+        except ValueError as error:
+            raise ValueError(f"expected {SHARES_EXPECTED}") from error
+        if len(shares) > self.count_max or not all(0 < share <= 1 for share in shares):
+            raise ValueError(f"expected {SHARES_EXPECTED}; {self.count_max} of them at most")
+        return tuple(shares)
+
+    def write(self, value: object) -> str:
+        """Separate them by commas."""
+        assert isinstance(value, tuple)
+        return ",".join(f"{share:g}" for share in value)
+
+
+@dataclass(frozen=True, slots=True)
 class ChoiceKind:
     """One of a few words."""
 
     choices: tuple[str, ...]
 
     def read(self, raw: object) -> str:
-        """Take a word that is one of the choices."""
+        """Take a word that is one of the choices; TOML's true and false are words as well."""
+        if isinstance(raw, bool):
+            raw = str(raw).lower()
         if not isinstance(raw, str) or raw not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")
         return raw

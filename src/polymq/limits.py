@@ -21,7 +21,11 @@ __all__ = [
     "HTTP_RECORDS_SIZE_BYTES_MAX",
     "HTTP_REDIRECTS_MAX",
     "HTTP_REQUEST_NS_MAX",
+    "HTTP_SETTLE_SIZE_BYTES_MAX",
+    "HTTP_STREAM_BEAT_NS",
     "HTTP_WAIT_NS_MAX",
+    "LATENCY_QUANTILES_MAX",
+    "LAYER_PIECE_SIZE_BYTES_MAX",
     "LOGIN_PATTERNS_MAX",
     "LOOKUP_ADDRESSES_MAX",
     "LOOKUP_CHANNELS_MAX",
@@ -34,6 +38,7 @@ __all__ = [
     "LOOKUP_REPLY_SIZE_BYTES_MAX",
     "LOOKUP_SILENCE_NS_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
+    "METRICS_SAMPLES_PER_FAMILY_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
     "OFFSET_MAX",
@@ -54,6 +59,7 @@ __all__ = [
     "SLICE_MESSAGES_MAX",
     "SLICE_SIZE_BYTES_MAX",
     "SYNC_INTERVAL_NS",
+    "TLS_EARLY_OUTPUT_SIZE_BYTES_MAX",
     "UNSYNCED_SIZE_BYTES_HIGH",
     "UNSYNCED_SIZE_BYTES_LOW",
 ]
@@ -70,6 +76,12 @@ PARTITION_NUMBER_MAX: Final = (1 << PARTITION_BITS) - 1
 READ_BUFFER_SIZE_BYTES: Final = 256 * 1024
 # Unparsed input of one connection: the largest command (an MPUB body of 5 MiB, its line, its headers) fits.
 PENDING_INPUT_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# What a compressed stream may unfold to at a time; the rest stays compressed until that has been handled, so that a
+# bomb holds no memory and takes no longer turn than a full read does. As large as one read.
+LAYER_PIECE_SIZE_BYTES_MAX: Final = 256 * 1024
+# Output before the end of a TLS handshake: a greeting or an error, not a stream.
+TLS_EARLY_OUTPUT_SIZE_BYTES_MAX: Final = 64 * 1024
 
 # The largest single message; a protocol may set a lower limit of its own (nsqd's default is 1 MiB).
 MESSAGE_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -126,6 +138,10 @@ HTTP_IDLE_NS_MAX: Final = 15 * 60_000_000_000
 # How often an answer that has to wait (for new records, for the disk) looks again, and how long it may wait.
 HTTP_POLL_INTERVAL_NS: Final = 10_000_000
 HTTP_WAIT_NS_MAX: Final = 30_000_000_000
+# A stream of messages that has nothing to send says so this often: a peer that is gone is noticed, proxies keep it open.
+HTTP_STREAM_BEAT_NS: Final = 30_000_000_000
+# The ids that one request finishes: 64 KiB are 3,855 of them, about 2 ms of a turn.
+HTTP_SETTLE_SIZE_BYTES_MAX: Final = 64 * 1024
 # What one request for records may ask for; a reader that wants more asks again.
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
@@ -172,8 +188,13 @@ SECRET_SIZE_BYTES_MAX: Final = 16 * 1024
 # 50 a second through, which is what its clients get from it anyway.
 QUESTIONS_MAX: Final = 256
 
-assert QUESTIONS_MAX < DIALS_MAX
+# Samples of one family that /metrics lists: about 20 families, 250 KB each. The rest is added up.
+METRICS_SAMPLES_PER_FAMILY_MAX: Final = 2_000
+# Quantiles of latencies in statistics: each is one more number per topic and group wherever they are shown.
+LATENCY_QUANTILES_MAX: Final = 20
+
 assert OFFSET_BITS + PARTITION_BITS == 63
+assert QUESTIONS_MAX < DIALS_MAX
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES
 assert HTTP_RECORDS_SIZE_BYTES <= HTTP_RECORDS_SIZE_BYTES_MAX
 assert HTTP_CHUNK_SIZE_BYTES_MAX <= OUTBOX_SIZE_BYTES_LOW

@@ -4,6 +4,7 @@ A job is a JSON object on standard input, its answer a JSON object on standard o
 
     action              "publish" or "consume"
     address, topic      "HOST:PORT" of the TCP door; the topic
+    auth_secret         what AUTH says; "": it is not sent
     publish
       steps             list of {"bodies": [base64, …], "delay_ms": n}: one body is a PUB, more are an MPUB, a delay makes
                         it a DPUB; each step waits for the answer to the one before
@@ -67,6 +68,8 @@ class Client:
     drains: bool = False
     # It can ask for a message timeout with IDENTIFY.
     asks_timeout: bool = True
+    # It can AUTH and go on: ansq 0.3.0 sends AUTH, and then refuses to do anything because nobody tells it that it did.
+    authenticates: bool = True
 
     def start(self, **job: object) -> subprocess.Popen[str]:
         """Start a job; `finish` waits for it."""
@@ -74,6 +77,7 @@ class Client:
         if program.is_absolute() and not program.exists():
             pytest.fail(f"{program} is missing: run peers/build.sh")
         defaults: dict[str, object] = {
+            "auth_secret": "",
             "steps": [],
             "channel": "",
             "count": 0,
@@ -110,10 +114,10 @@ class Client:
         assert process.returncode == 0, f"{self.name}: {err[-2000:]}"
         return dict(json.loads(out.splitlines()[-1]))
 
-    def publish(self, address: str, topic: str, steps: list[Step]) -> int:
+    def publish(self, address: str, topic: str, steps: list[Step], **options: object) -> int:
         """Publish; returns the number of messages that were acknowledged."""
         coded = [{"bodies": [base64.b64encode(body).decode() for body in step.bodies], "delay_ms": step.delay_ms} for step in steps]
-        return int(self.finish(self.start(action="publish", address=address, topic=topic, steps=coded))["published"])
+        return int(self.finish(self.start(action="publish", address=address, topic=topic, steps=coded, **options))["published"])
 
     def consume(self, address: str, topic: str, channel: str, count: int, **options: object) -> list[Consumed]:
         """Consume until `count` messages are finished."""
@@ -125,13 +129,14 @@ class Client:
         return [Consumed(**{**each, "body": base64.b64decode(each["body"])}) for each in deliveries]
 
 
-def python_client(name: str, *, asks_timeout: bool = True) -> Client:
-    return Client(name, (sys.executable, "-m", f"tests.interop.clients.{name}_client"), asks_timeout=asks_timeout)
+def python_client(name: str, *, asks_timeout: bool = True, authenticates: bool = True) -> Client:
+    command = (sys.executable, "-m", f"tests.interop.clients.{name}_client")
+    return Client(name, command, asks_timeout=asks_timeout, authenticates=authenticates)
 
 
 CLIENTS = (
     python_client("pynsq"),
-    python_client("ansq"),
+    python_client("ansq", authenticates=False),
     python_client("gnsq", asks_timeout=False),
     Client("nsqjs", ("node", str(PEERS / "nsqjs" / "client.js"))),
     Client("go-nsq", (str(PEERS / "bin" / "go-nsq-client"),), drains=True),

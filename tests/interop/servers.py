@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["KINDS", "ROOT", "Running", "running"]
 
@@ -28,6 +28,12 @@ NSQD = ROOT / ".peers" / "bin" / "nsqd"
 KINDS = ("nsqd", "polymq")
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
+# Flags of nsqd that are not called like the option they set.
+NSQD_FLAGS = {"e2e_processing_latency_percentiles": "e2e-processing-latency-percentile", "auth_http_addresses": "auth-http-address"}
+# Those that are given once for each value.
+NSQD_REPEATED = ("auth_http_addresses",)
+# Options of nsqd that polymq calls otherwise.
+POLYMQ_NAMES = {"https_address": "https"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,7 @@ class Running:
     kind: str
     tcp: str
     http: str
+    door: str = ""
 
     def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """One HTTP request."""
@@ -78,17 +85,25 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int) -> list[str]:
+def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, options: Mapping[str, str] | None = None) -> list[str]:
+    """`options` are nsqd's, by the names of its configuration file."""
     tcp, http, admin = (f"127.0.0.1:{port}" for port in ports)
     if kind == "nsqd":
         if not NSQD.exists():
             pytest.fail(f"{NSQD} is missing: run peers/build.sh")
         timeout = f"-msg-timeout={message_timeout_ms}ms"
         advertise = "-broadcast-address=127.0.0.1"
-        return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", advertise, timeout]
+        flags = [
+            f"-{NSQD_FLAGS.get(name, name.replace('_', '-'))}={value}"
+            for name, values in (options or {}).items()
+            for value in (values.split(",") if name in NSQD_REPEATED else [values])
+        ]
+        return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", advertise, timeout, *flags]
     # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
     ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
     settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]
+    for name, value in (options or {}).items():
+        settings += ["--set", f"nsq.{POLYMQ_NAMES.get(name, name)}={value}"]
     return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *settings]
 
 
@@ -96,24 +111,27 @@ def answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(f"http://{address}/ping", timeout=2) as response:
             return bool(response.read() == b"OK")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code == 403  # it wants TLS
     except (urllib.error.URLError, OSError):
         return False
 
 
 @contextlib.contextmanager
-def running(kind: str, folder: Path, *, message_timeout_ms: int = 60_000) -> Iterator[Running]:
+def running(kind: str, folder: Path, *, message_timeout_ms: int = 60_000, options: Mapping[str, str] | None = None) -> Iterator[Running]:
     """Run a server on a fresh data folder; afterwards it must end by itself when asked to."""
     ports = free_ports(3)
     (folder / "data").mkdir()
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command(kind, folder / "data", ports, message_timeout_ms),
+            command(kind, folder / "data", ports, message_timeout_ms, options),
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,
         )
-    server = Running(kind, f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}")
+    server = Running(kind, *(f"127.0.0.1:{port}" for port in ports))
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers(server.http):

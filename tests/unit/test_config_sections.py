@@ -20,7 +20,7 @@ def test_every_default_can_be_written_and_read(setting: Setting) -> None:
 @pytest.mark.parametrize("setting", ALL, ids=lambda setting: setting.name)
 def test_every_setting_explains_itself(setting: Setting) -> None:
     assert len(setting.explanation) > 8
-    assert re.fullmatch(r"[a-z_]+\.[a-z_]+", setting.name)
+    assert re.fullmatch(r"[a-z_]+\.[a-z][a-z0-9_]+", setting.name)
     assert setting.variable == "POLYMQ_" + setting.name.upper().replace(".", "_")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq.admin.health import show_health, show_statistics
+from polymq.admin.metrics import show_metrics
 from polymq.admin.records import read_records
 from polymq.admin.topics import list_topics, show_offset, show_topic
 from polymq.core.access import Action
@@ -19,6 +20,7 @@ __all__ = ["ENDPOINTS", "all_statistics"]
 
 ENDPOINTS: Final[tuple[tuple[str, str, Callable[[Request, Door], Response | Retry]], ...]] = (
     ("GET", "/healthz", show_health),
+    ("GET", "/metrics", show_metrics),
     ("GET", "/v1/stats", show_statistics),
     ("GET", "/v1/topics", list_topics),
     ("GET", "/v1/topics/{name}", show_topic),

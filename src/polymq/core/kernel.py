@@ -18,10 +18,12 @@ __all__ = ["Kernel"]
 class Kernel:
     """One per broker. `leases` runs on the monotonic clock, `schedules` on the wall clock."""
 
-    def __init__(self, store: Store, clock: Clock, random: Random, *, slots_dense: int) -> None:
+    def __init__(self, store: Store, clock: Clock, random: Random, *, slots_dense: int, latency_window_ns: int = 0) -> None:
         self.store = store
         self.random = random
         self.slots_dense = slots_dense
+        # 0: how long messages take is not measured.
+        self.latency_window_ns = latency_window_ns
         self.leases = Timers()
         self.schedules = Timers()
         self.monotonic_ns = clock.monotonic_ns

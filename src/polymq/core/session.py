@@ -11,18 +11,21 @@ from polymq import limits
 from polymq.core.access import STRANGER, Action
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind, Subscription
-from polymq.core.view_making import peer_unknown, producer_view, topic_view
+from polymq.core.view_making import Latency, peer_unknown, producer_view, topic_view
 from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polymq.core.access import Principal
     from polymq.core.broker import Broker
     from polymq.core.group import Group
     from polymq.core.ports import Listener, Log, Ticket
     from polymq.core.topic import Topic
     from polymq.core.views import PeerView, ProducerView, TopicView
+    from polymq.wire.records import Message
     from polymq.wire.slices import MessageBatch
 
 __all__ = ["Session"]
@@ -53,6 +56,10 @@ class Session:
             self.unsubscribe(subscription)
         self.broker.sessions.pop(self, None)
 
+    def another(self) -> Session:
+        """Open another session of the same principal, for what must outlive a request or ends by itself."""
+        return self.broker.session(self.principal)
+
     def describe(self, peer: PeerView) -> None:
         """Say who is at the other end, for statistics."""
         self.peer = peer
@@ -81,9 +88,7 @@ class Session:
         """Append a batch, whole or not at all; creates the topic. The ticket resolves when it is durable."""
         if batch.size_bytes + batch.count * RECORD_OVERHEAD_BYTES + HEADER_SIZE_BYTES > limits.BATCH_SIZE_BYTES_MAX:
             raise Refusal(RefusalCode.BATCH_TOO_LARGE)
-        target = self._targets.get(topic)
-        if target is None or self._topics.get((target.namespace, topic)) is not target:
-            target = self._target(topic)
+        target = self._found(topic)
         partition = target.partitions[0] if len(target.partitions) == 1 else target.pick()
         wall_ns = self._kernel.wall_ns()
         if delay_ns > 0:
@@ -95,6 +100,28 @@ class Session:
         target.message_bytes += batch.size_bytes
         self.published[topic] = self.published.get(topic, 0) + batch.count
         return ticket
+
+    def publish_messages(self, topic: str, messages: Sequence[Message], *, origin: int, delay_ns: int = 0) -> Ticket:
+        """Do as `publish` does with messages that have keys or headers: one object each, for paths that are not hot."""
+        target = self._found(topic)
+        partition = target.partitions[0] if len(target.partitions) == 1 else target.pick()
+        wall_ns = self._kernel.wall_ns()
+        if delay_ns > 0:
+            schedule = self.broker.catalogue.schedule(target, partition)
+            ticket = schedule.publish_messages(messages, due_ns=wall_ns + delay_ns, wall_ns=wall_ns, origin=origin)
+        else:
+            ticket = partition.append_messages(messages, wall_ns=wall_ns, origin=origin)
+            self._kernel.fresh[target] = None
+        target.message_bytes += sum(len(message.body) for message in messages)
+        self.published[topic] = self.published.get(topic, 0) + len(messages)
+        return ticket
+
+    def _found(self, name: str) -> Topic:
+        """Find what is published to, as it was found before if it is still there."""
+        target = self._targets.get(name)
+        if target is None or self._topics.get((target.namespace, name)) is not target:
+            target = self._target(name)
+        return target
 
     def _target(self, name: str) -> Topic:
         self._authorize(Action.PUBLISH, name)
@@ -309,7 +336,8 @@ class Session:
         topic = self._topics.get((self.principal.namespace, name))
         if topic is None or not self._may(Action.READ, name):
             return None
-        return topic_view(topic, groups=groups, consumers=consumers)
+        latency = Latency(self.broker.settings.latency_quantiles, self._kernel.monotonic_ns())
+        return topic_view(topic, groups=groups, consumers=consumers, latency=latency)
 
     def producers(self) -> tuple[ProducerView, ...]:
         """Describe every session that has published to what may be read, the oldest first."""

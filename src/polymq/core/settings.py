@@ -8,7 +8,8 @@ from polymq.core.lease_window import SLOTS_DENSE
 
 __all__ = ["CoreSettings"]
 
-_HOUR_NS = 3_600_000_000_000
+_SECOND_NS = 1_000_000_000
+_HOUR_NS = 3600 * _SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class CoreSettings:
     retention_disk_share: at most this share of the disk is used for such messages
     group_consumers_max:  consumers per group; 0 is no limit
     topics_max:           topics in one data folder
+    latency_quantiles:    which quantiles of the time from publish to settle statistics show; none: it is not measured
+    latency_window_ns:    over how much of the past
     slots_dense:          slots that a group's window may have before stragglers leave it; tests make it small
     """
 
@@ -30,4 +33,6 @@ class CoreSettings:
     retention_disk_share: float = 0.10
     group_consumers_max: int = 0
     topics_max: int = 1_000_000
+    latency_quantiles: tuple[float, ...] = ()
+    latency_window_ns: int = 600 * _SECOND_NS
     slots_dense: int = SLOTS_DENSE

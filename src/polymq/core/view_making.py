@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polymq.core.views import ConsumerView, GroupView, PartitionView, PeerView, ProducerView, TopicView
+from polymq.core.latency import Histogram
+from polymq.core.views import ConsumerView, GroupView, LatencyView, PartitionView, PeerView, ProducerView, TopicView
 from polymq.core.work_group import WorkGroup
 
 if TYPE_CHECKING:
@@ -12,7 +14,21 @@ if TYPE_CHECKING:
     from polymq.core.session import Session
     from polymq.core.topic import Topic
 
-__all__ = ["consumer_view", "group_view", "peer_unknown", "producer_view", "topic_view"]
+__all__ = ["Latency", "consumer_view", "group_view", "peer_unknown", "producer_view", "topic_view"]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """What is asked about latencies: which quantiles, of the window that ends at `now_ns` (monotonic clock)."""
+
+    quantiles: tuple[float, ...]
+    now_ns: int
+
+    def view(self, histogram: Histogram | None) -> LatencyView:
+        """Read the quantiles off; nothing was measured if there is no histogram."""
+        if histogram is None:
+            return LatencyView()
+        return LatencyView(histogram.total, tuple((share, histogram.quantile(share)) for share in self.quantiles))
 
 
 def peer_unknown(now_ns: int) -> PeerView:
@@ -20,8 +36,8 @@ def peer_unknown(now_ns: int) -> PeerView:
     return PeerView(protocol="", remote_address="", connected_at_ns=now_ns)
 
 
-def topic_view(topic: Topic, *, groups: bool, consumers: bool) -> TopicView:
-    """Describe a topic."""
+def topic_view(topic: Topic, *, groups: bool, consumers: bool, latency: Latency) -> TopicView:
+    """Describe a topic. What its groups took is put together for it, if groups are asked for."""
     partitions = tuple(
         PartitionView(
             partition=partition.index,
@@ -36,7 +52,9 @@ def topic_view(topic: Topic, *, groups: bool, consumers: bool) -> TopicView:
         )
         for partition in topic.partitions
     )
-    made = tuple(group_view(topic.groups[name], consumers=consumers) for name in sorted(topic.groups)) if groups else ()
+    chosen = [topic.groups[name] for name in sorted(topic.groups)] if groups else []
+    together = Histogram() if latency.quantiles else None
+    made = tuple(group_view(group, consumers=consumers, latency=latency, together=together) for group in chosen)
     return TopicView(
         namespace=topic.namespace,
         name=topic.name,
@@ -48,12 +66,16 @@ def topic_view(topic: Topic, *, groups: bool, consumers: bool) -> TopicView:
         message_bytes=topic.message_bytes,
         partitions=partitions,
         groups=made,
+        latency=latency.view(together) if any(_measured(group) for group in chosen) else LatencyView(),
     )
 
 
-def group_view(group: Group, *, consumers: bool) -> GroupView:
-    """Describe a group. Only a work group has depth, leases and deferred messages."""
+def group_view(group: Group, *, consumers: bool, latency: Latency, together: Histogram | None = None) -> GroupView:
+    """Describe a group. Only a work group has depth, leases and deferred messages. Its latencies are added to `together`."""
     work = group if isinstance(group, WorkGroup) else None
+    took = work.latency.merged(latency.now_ns) if work and work.latency else None
+    if took is not None and together is not None:
+        together.merge(took)
     return GroupView(
         name=group.name,
         kind=group.kind.value,
@@ -68,7 +90,12 @@ def group_view(group: Group, *, consumers: bool) -> GroupView:
         consumer_count=len(group.consumers),
         scheduled=work.scheduled if work else 0,
         consumers=tuple(consumer_view(consumer) for consumer in group.consumers) if consumers else (),
+        latency=latency.view(took),
     )
+
+
+def _measured(group: Group) -> bool:
+    return isinstance(group, WorkGroup) and group.latency is not None
 
 
 def consumer_view(subscription: Subscription) -> ConsumerView:

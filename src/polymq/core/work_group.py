@@ -14,6 +14,7 @@ from polymq import limits
 from polymq.core import journal_entries
 from polymq.core.deadlines import DueHeap
 from polymq.core.group import Delivery, GroupKind, Subscription
+from polymq.core.latency import DeliveryTimes, LatencyWindow
 from polymq.core.lease_window import FAIL_NOT_OWNED, LeaseWindow
 from polymq.errors import Refusal, RefusalCode
 
@@ -50,7 +51,7 @@ class Run(NamedTuple):
 class Share:
     """A work group's state in one partition."""
 
-    __slots__ = ("back", "partition", "reader", "skips", "window")
+    __slots__ = ("back", "partition", "reader", "skips", "times", "window")
 
     def __init__(self, partition: Partition, window: LeaseWindow) -> None:
         self.partition = partition
@@ -59,6 +60,8 @@ class Share:
         self.back: Reader | None = None
         # Offsets [first, end) that were dropped before the group reached them.
         self.skips: deque[tuple[int, int]] = deque()
+        # When what was handed out was published; None: it is not measured.
+        self.times: DeliveryTimes | None = None
 
     @property
     def limit(self) -> int:
@@ -136,6 +139,7 @@ class WorkGroup:
         self.armed_ns: int | None = None
         # Scheduled messages below these offsets (by partition number) are not for this group: it was emptied.
         self.schedule_floors: dict[int, int] = {}
+        self.settled_count = 0
         self.requeue_count = 0
         self.timeout_count = 0
         self.counted_from = list(starts)
@@ -144,6 +148,11 @@ class WorkGroup:
         self._turn = 0
         self._share_turn = 0
         self._dirty_shares: set[Share] = set()
+        self.latency: LatencyWindow | None = None
+        if kernel.latency_window_ns:
+            self.latency = LatencyWindow(kernel.latency_window_ns, kernel.monotonic_ns())
+            for share in self.shares:
+                share.times = DeliveryTimes()
 
     # -- consumers -------------------------------------------------------------------------------------------------
 
@@ -266,6 +275,9 @@ class WorkGroup:
         """Note a delivery: its lease ends for all of it at once."""
         consumer.leased += piece.count
         consumer.delivered += piece.count
+        if share.times is not None:
+            floor = share.window.floor
+            share.times.note(piece.view, piece.position, piece.end, piece.batch_left, piece.base_time_ns, piece.offset, piece.count, floor)
         runs = consumer.runs
         while runs and runs[0].is_over(consumer.owner):
             runs.popleft()
@@ -294,16 +306,32 @@ class WorkGroup:
                 failures.append((at, 0))
                 at += 1
                 continue
-            at += share.window.settle(ids, at, end - at, subscription.owner, failures)
+            failed = len(failures)
+            looked_at = share.window.settle(ids, at, end - at, subscription.owner, failures)
+            if self.latency is not None:
+                self._measure(share, ids, at, at + looked_at, [index for index, _code in failures[failed:]])
+            at += looked_at
             self._dirty(share)
         done = count - len(failures)
         subscription.leased -= done
         subscription.settled += done
+        self.settled_count += done
         if subscription.touched:
             for index in range(first, end):
                 subscription.touched.pop(ids[index], None)
         self._kernel.wake(self)
         return [(index, _refusal_code(code)) for index, code in failures]
+
+    def _measure(self, share: Share, ids: memoryview, first: int, end: int, left_out: list[int]) -> None:
+        """Note how long the messages of `ids[first:end]` took that were settled: all but the indexes `left_out`."""
+        assert self.latency is not None
+        assert share.times is not None
+        histogram = self.latency.current(self._kernel.monotonic_ns())
+        wall_ns = self._kernel.wall_ns()
+        for index in left_out:
+            share.times.settled(ids, first, index - first, wall_ns, histogram)
+            first = index + 1
+        share.times.settled(ids, first, end - first, wall_ns, histogram)
 
     def requeue(self, subscription: Subscription, message_id: int, *, delay_ns: int) -> None:
         """Give one message back, for now or for later; raises Refusal."""

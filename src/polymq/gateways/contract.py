@@ -9,9 +9,10 @@ Read next: `outbox.py` (where deliveries are encoded), `server/pump.py` (who cal
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.gateways.effects import Close
+from polymq.wire.layers import Layer, LayerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
     GatewayFactory = Callable[["Peer"], "Gateway"]
 
-__all__ = ["BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
+__all__ = ["HANDSHAKE_TIMEOUT", "BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
+
+# The reason of `upgrade_failed` when the peer did not shake hands in time.
+HANDSHAKE_TIMEOUT: Final = "i/o timeout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +41,6 @@ class Peer:
     def remote_host(self) -> str:
         """The peer's IP address, as it is told to others: nothing for a unix socket, IPv4 as such."""
         return self.host.removeprefix("::ffff:") if self.port else ""
-
-
-class LayerFailed(Exception):
-    """A byte layer cannot go on: a failed handshake, bytes that do not decompress. The text is for people."""
-
-
-class Layer(Protocol):
-    """A two-way transformation of bytes between the socket and a gateway, without I/O: TLS, snappy, deflate."""
-
-    closing: bool  # the peer has ended the layer in an orderly way: no more input will come
-    established: bool  # input has come through: from here on a failure is a broken connection, before a failed upgrade
-
-    def receive(self, data: bytes) -> bytes:
-        """Take bytes from below, return what they mean above; raises LayerFailed."""
-
-    def send(self, data: bytes) -> bytes:
-        """Take bytes from above, return what to write below (may be fewer, more or none, until a handshake ends)."""
-
-    def wants_write(self) -> bool:
-        """Say whether the layer has output of its own (a handshake, an alert) that `send(b"")` would return."""
-
-    def close(self) -> bytes:
-        """Return the bytes that end the layer in an orderly way."""
 
 
 class Gateway(Protocol):
@@ -98,6 +79,9 @@ class Gateway(Protocol):
 
     def eof(self, effects: list[Effect]) -> None:
         """The peer will send nothing more: last words. Input that feed() did not consume is lost."""
+
+    def upgraded(self, effects: list[Effect]) -> None:
+        """The newest byte layer is of use: its handshake, if it has one, is over; no input has come through it yet."""
 
     def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
         """The newest byte layer failed before it was of use; effects are sent without it, then the connection closes."""
@@ -149,6 +133,9 @@ class BaseGateway:
 
     def eof(self, effects: list[Effect]) -> None:
         """Have no last words."""
+
+    def upgraded(self, effects: list[Effect]) -> None:
+        """Go on as before."""
 
     def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
         """Have nothing to say about it."""

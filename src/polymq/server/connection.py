@@ -15,8 +15,8 @@ from polymq.limits import OUTBOX_SIZE_BYTES_HIGH
 if TYPE_CHECKING:
     from polymq.gateways.contract import Gateway, Peer
     from polymq.gateways.outbox import BufferPool
-    from polymq.server.layers import LayerStack
     from polymq.server.ports import Stream
+    from polymq.wire.layers import LayerStack
 
 __all__ = ["Connection", "ConnectionState", "PumpTimer"]
 
@@ -34,6 +34,7 @@ class PumpTimer(enum.Enum):
     """The pump's own deadlines of a connection, beside those of its gateway."""
 
     WRITE = "write"  # the peer has taken nothing for this long
+    HANDSHAKE = "handshake"
     LINGER = "linger"
     ASK = "ask"
 
@@ -59,7 +60,9 @@ class Connection:
         "rest",
         "state",
         "stream",
+        "unfolding",
         "unsent",
+        "upgrading",
         "wants_writable",
         "watched",
         "wire",
@@ -84,6 +87,8 @@ class Connection:
         self.blocked = False  # above the high mark, its gateway knows
         self.flooded = False  # above the maximum, not read
         self.unsent = False  # the last write did not take everything: watch for room
+        self.upgrading = False  # the newest layer's handshake is not over
+        self.unfolding = False  # in the pump's list of those whose layers hold more input
         self.gated = False  # in the pump's list of those that wait for a commit
         self.dirty = False  # in the pump's list of those that may have something to write
         self.wants_writable = False

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 from polymq.config_values import UnixAddress, format_address
 from polymq.gateways.contract import Peer
 from polymq.limits import DIALS_MAX
-from polymq.server.layers import TlsLayer
 from polymq.server.network import SocketStream
 from polymq.server.resolver import Resolved, Resolver, resolve_literal
 from polymq.server.shell import WakeUp
+from polymq.wire.tls import TlsLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

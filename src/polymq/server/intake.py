@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq.limits import PENDING_INPUT_SIZE_BYTES_MAX, READ_BUFFER_SIZE_BYTES
-from polymq.server.layers import LayerStack
+from polymq.wire.layers import LayerStack
 
 if TYPE_CHECKING:
-    from polymq.gateways.contract import Layer
     from polymq.server.connection import Connection
+    from polymq.wire.layers import Layer
 
 __all__ = ["ENDED", "InputTooLarge", "Intake"]
 
@@ -73,20 +73,14 @@ class Intake:
         left = len(view) - consumed
         need = connection.gateway.need
         if need > _SHARED_SIZE_BYTES_MAX or left > _SHARED_SIZE_BYTES_MAX:
-            if connection.layers is None:
-                self._keep_private(connection, view, consumed, need)
-                return
-            if max(left, need) > PENDING_INPUT_SIZE_BYTES_MAX:
-                raise InputTooLarge
+            self._keep_private(connection, view, consumed, need)
         elif connection.private is not None:
             connection.rest = bytes(view[consumed:])
             self.release(connection)
-            return
-        if left:
-            if consumed or view.obj is not connection.rest:
-                connection.rest = bytes(view[consumed:])
-        else:
+        elif not left:
             connection.rest = b""
+        elif consumed or view.obj is not connection.rest:
+            connection.rest = bytes(view[consumed:])
 
     def discard(self, connection: Connection) -> bool:
         """Receive once and throw it away; False when no more comes. Raises OSError."""
@@ -141,13 +135,37 @@ class Intake:
         return bytearray(min(1 << (size - 1).bit_length(), PENDING_INPUT_SIZE_BYTES_MAX))
 
     def _read_layers(self, connection: Connection, layers: LayerStack) -> memoryview | None:
-        """Receive through the layers, which make new bytes anyway: what is unconsumed is simply one more copy."""
-        try:
-            count = connection.stream.recv_into(self._buffer)
-        except BlockingIOError:
-            return None
-        plain = layers.receive(bytes(self._buffer[:count])) if count else b""
+        """Receive through the layers; what they have received before and not given out comes first."""
+        if layers.holding:
+            data = b""
+        else:
+            try:
+                count = connection.stream.recv_into(self._buffer)
+            except BlockingIOError:
+                return None
+            if not count:
+                return ENDED
+            data = bytes(self._buffer[:count])
+        plain = layers.receive(data)
         if plain:
-            connection.rest += plain
-            return memoryview(connection.rest)
-        return ENDED if count == 0 or layers.closing else None
+            return self._join(connection, plain)
+        return ENDED if layers.closing else None
+
+    def _join(self, connection: Connection, plain: bytes) -> memoryview:
+        """Put new input behind what was kept; raises InputTooLarge."""
+        private = connection.private
+        if private is None:
+            rest = connection.rest
+            return memoryview(rest + plain if rest else plain)
+        at = connection.filled
+        total = at + len(plain)
+        if total > len(private):
+            if total > PENDING_INPUT_SIZE_BYTES_MAX:
+                raise InputTooLarge
+            grown = self._take(total)
+            grown[:at] = private[:at]
+            self.release(connection)
+            connection.private = private = grown
+        private[at:total] = plain
+        connection.filled = total
+        return memoryview(private)[:total]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import platform
+import secrets
 import socket
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from polymq.admin.door import Door, refuse
@@ -15,8 +17,7 @@ from polymq.core.access import ANONYMOUS, STRANGER
 from polymq.errors import ConfigError
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.http.guard import GuardedDoor, GuardedRouter
-from polymq.gateways.nsq import http as nsq_http
-from polymq.gateways.nsq.http import nsq_router
+from polymq.gateways.nsq.http import TlsRequired, concerns_all, nsq_router
 from polymq.gateways.nsq.http_answers import refuse as refuse_nsq
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
 from polymq.gateways.nsq.tcp import NsqGateway
@@ -29,6 +30,10 @@ from polymq.protocols.nsqlookup.identify import Identity
 from polymq.protocols.nsqlookup.settings import LookupSettings
 from polymq.server.discovery import Discovery
 from polymq.server.network import SocketListener
+from polymq.server.nsq_parts import nsqd_options, statsd_sender
+from polymq.server.statistics import register_connections
+from polymq.server.tls import http_requires_tls, server_context, tcp_requires_tls
+from polymq.wire.tls import TlsLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,13 +45,17 @@ if TYPE_CHECKING:
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
     from polymq.gateways.http.gateway import Answering
     from polymq.server.node import Node
+    from polymq.server.tasks import Tasks
     from polymq.wire.exchange import Request, Response
+    from polymq.wire.layers import Layer
 
-__all__ = ["Mount", "mount_all", "nsq_settings"]
+__all__ = ["Mount", "mount_all", "nsq_settings", "start_statsd"]
 
 Context = TypeVar("Context")
 
 _NS_PER_MS: Final = 1_000_000
+# 128 bits: whoever has such a token may settle a stream's messages.
+_TOKEN_SIZE_BYTES: Final = 16
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
 _NSQ: Final = "NSQ"
@@ -79,6 +88,11 @@ def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
         output_buffer_timeout_ms=settings.output_buffer_timeout_ns // _NS_PER_MS,
         output_buffer_timeout_ms_min=settings.min_output_buffer_timeout_ns // _NS_PER_MS,
         output_buffer_timeout_ms_max=settings.max_output_buffer_timeout_ns // _NS_PER_MS,
+        deflate_level_max=settings.max_deflate_level,
+        tls=bool(settings.tls_cert or settings.tls_key),
+        tls_required=tcp_requires_tls(settings),
+        deflate=settings.deflate,
+        snappy=settings.snappy,
     )
 
 
@@ -94,6 +108,9 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
         for mount in mounts:
             mount.listener.close()
         raise
+    pump = node.pump
+    listeners = {mount.listener.address: mount.what for mount in mounts}
+    register_connections(node.broker.statistics, lambda: pump.connections, lambda: pump.opened_count, listeners)
     ports = {mount.what: _port(mount.listener) for mount in mounts}
     if _NSQ in ports:
         section = node.settings.nsq
@@ -111,7 +128,7 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
     listener = _listen("server.http", address, backlog)
     guarded = _guarded(node, router, lambda door, session: replace(door, session=session), refuse, "/healthz", all_statistics)
-    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock)))
+    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock, peer)))
 
 
 def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discovery) -> None:
@@ -119,45 +136,51 @@ def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discover
     section = node.settings.nsq
     settings = replace(nsq_settings(section), auth_required=node.logins is not None)
     whoever = ANONYMOUS if node.logins is None else STRANGER
-    tcp = http = None
+    tcp = None
+    tls = server_context(section)
+    make_tls = None if tls is None else partial(TlsLayer, tls)
     if section.tcp is not None:
         tcp = _listen("nsq.tcp", section.tcp, backlog)
 
         def nsq(peer: Peer) -> Gateway:
-            return NsqGateway(node.broker.session(whoever), peer, settings, node.clock.monotonic_ns, node.logins)
+            return NsqGateway(node.broker.session(whoever), peer, settings, node.clock.monotonic_ns, make_tls, node.logins)
 
         mounts.append(Mount(_NSQ, tcp, nsq))
-    if section.http is not None:
-        http = _listen("nsq.http", section.http, backlog)
-        host_name = socket.gethostname()
-        context = NsqHttp(
-            session=node.broker.session(ANONYMOUS),
-            clock=node.clock,
-            node=NsqNode(
-                broadcast_address=node.settings.server.advertise or host_name,
-                host_name=host_name,
-                tcp_port=_port(tcp),
-                http_port=_port(http),
-                started_at_ns=node.started_at_ns,
-                tcp_address=_option(section.tcp),
-                http_address=_option(section.http),
-                https_address=_option(section.https),
-                data_path=str(node.settings.server.data),
-                broadcast_tcp_port=section.broadcast_tcp_port or _port(tcp),
-                broadcast_http_port=section.broadcast_http_port or _port(http),
-                runtime=f"python{platform.python_version()}",
-            ),
-            settings=settings,
-            change_log_level=_change_log_level,
-            change_lookupd_addresses=discovery.announce_to,
-            lookupd_addresses=list(section.lookupd_tcp_addresses),
-            log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
-        )
-        router = nsq_router(settings)
-        guarded = _guarded(
-            node, router, lambda context, session: replace(context, session=session), refuse_nsq, "/ping", nsq_http.concerns_all
-        )
-        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(guarded(peer), context, node.clock)))
+    http, https = _http_listeners(node, backlog, has_tls=make_tls is not None)
+    context = _nsq_context(node, settings, discovery, tcp_port=_port(tcp), http_port=_port(http))
+    _mount_nsq_http(node, mounts, context, http, https, make_tls)
+
+
+def _http_listeners(node: Node, backlog: int, *, has_tls: bool) -> tuple[SocketListener | None, SocketListener | None]:
+    """Open the ports of nsqd's HTTP interface, plain and within TLS: both or none."""
+    section = node.settings.nsq
+    if section.https is not None and not has_tls:
+        raise ConfigError(["nsq.https: HTTPS needs a certificate and its key: nsq.tls_cert and nsq.tls_key"])
+    http = None if section.http is None else _listen("nsq.http", section.http, backlog)
+    try:
+        return http, None if section.https is None else _listen("nsq.https", section.https, backlog)
+    except ConfigError:
+        if http is not None:
+            http.close()
+        raise
+
+
+def _mount_nsq_http(
+    node: Node,
+    mounts: list[Mount],
+    context: NsqHttp,
+    http: SocketListener | None,
+    https: SocketListener | None,
+    make_tls: Callable[[], Layer] | None,
+) -> None:
+    """Have nsqd's HTTP interface answer: the same endpoints behind both ports."""
+    router: Router[NsqHttp] = nsq_router(context.settings)
+    guarded = _guarded(node, router, lambda context, session: replace(context, session=session), refuse_nsq, "/ping", concerns_all)
+    tls_required = TlsRequired(max(0, _port(https))) if http_requires_tls(node.settings.nsq) else None
+    if http is not None:
+        mounts.append(Mount(_NSQ_HTTP, http, lambda peer: HttpGateway(tls_required or guarded(peer), context, node.clock, peer)))
+    if https is not None:
+        mounts.append(Mount("NSQ's HTTPS", https, lambda peer: HttpGateway(guarded(peer), context, node.clock, peer, make_tls)))
 
 
 def _guarded(
@@ -175,6 +198,36 @@ def _guarded(
         router, node.guests, with_session=with_session, refuse=refuse, open_paths=frozenset({open_path}), concerns_all=concerns_all
     )
     return lambda peer: GuardedRouter(door, peer, node.clock)
+
+
+def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp_port: int, http_port: int) -> NsqHttp:
+    """Say what nsqd's endpoints know."""
+    section = node.settings.nsq
+    return NsqHttp(
+        session=node.broker.session(ANONYMOUS),
+        clock=node.clock,
+        node=NsqNode(
+            broadcast_address=_broadcast_address(node),
+            host_name=socket.gethostname(),
+            tcp_port=tcp_port,
+            http_port=http_port,
+            started_at_ns=node.started_at_ns,
+            tcp_address=_option(section.tcp),
+            http_address=_option(section.http),
+            https_address=_option(section.https),
+            data_path=str(node.settings.server.data),
+            broadcast_tcp_port=section.broadcast_tcp_port or tcp_port,
+            broadcast_http_port=section.broadcast_http_port or http_port,
+            runtime=f"python{platform.python_version()}",
+        ),
+        make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
+        settings=settings,
+        options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=http_port),
+        change_log_level=_change_log_level,
+        change_lookupd_addresses=discovery.announce_to,
+        log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
+        lookupd_addresses=list(section.lookupd_tcp_addresses),
+    )
 
 
 def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | None:
@@ -221,10 +274,21 @@ def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:
     return listeners
 
 
+def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:
+    """Send statistics to statsd, if the settings say where it is."""
+    http = next((mount.listener for mount in mounts if mount.what == _NSQ_HTTP), None)
+    sender = statsd_sender(node, broadcast_address=_broadcast_address(node), http_port=_port(http))
+    if sender is not None:
+        tasks.start("statsd", sender.run())
+
+
+def _broadcast_address(node: Node) -> str:
+    return node.settings.server.advertise or socket.gethostname()
+
+
 def _identity(node: Node, tcp_port: int, http_port: int) -> Identity:
     """Say where others find this node, or its lookup role."""
-    host_name = socket.gethostname()
-    return Identity(node.settings.server.advertise or host_name, host_name, http_port=http_port, tcp_port=tcp_port)
+    return Identity(_broadcast_address(node), socket.gethostname(), http_port=http_port, tcp_port=tcp_port)
 
 
 def _option(address: Address | None) -> str:

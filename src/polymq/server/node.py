@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import random
 import secrets
+import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +22,7 @@ from polymq.server.dialer import SocketDialer
 from polymq.server.outside import HttpOutside
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
+from polymq.server.statistics import register_process, register_store
 from polymq.store.files import RealFiles
 from polymq.store.settings import StoreSettings
 from polymq.store.store import Store
@@ -60,6 +63,8 @@ def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
         retention_age_ns=settings.store.retention_age_ns,
         retention_disk_share=settings.store.retention_size.of(disk_bytes) / disk_bytes,
         group_consumers_max=settings.nsq.max_channel_consumers,
+        latency_quantiles=settings.nsq.e2e_processing_latency_percentiles,
+        latency_window_ns=settings.nsq.e2e_processing_latency_window_time_ns,
     )
 
 
@@ -95,8 +100,10 @@ class Node:
         for problem in self.store.health():
             log.warning("%s", problem)
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
+        register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
+        register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
-        self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock)
+        self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock, partial(_client_context, settings))
         self.guests: Guests | None = None
         if self.logins is not None and settings.access.http == "login":
             self.guests = Guests(self.broker, self.clock, self.logins, self.outside.ask)
@@ -118,6 +125,11 @@ class Node:
         self._worker.close()
         self.poller.close()
         self.wake_up.close()
+
+
+def _client_context(settings: Settings) -> ssl.SSLContext:
+    """Say who vouches for the servers that are asked over HTTPS, as nsqd does: those who vouch for clients, or the system's."""
+    return ssl.create_default_context(cafile=settings.nsq.tls_root_ca_file or None)
 
 
 def _boot_id() -> str:

@@ -12,7 +12,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from polymq.gateways.contract import LayerFailed
 from polymq.gateways.effects import (
     Ask,
     Close,
@@ -26,21 +25,24 @@ from polymq.gateways.effects import (
     Upgrade,
     WantWritable,
 )
-from polymq.gateways.outbox import BufferPool, Outbox
+from polymq.gateways.outbox import BufferPool
 from polymq.limits import OUTBOX_SIZE_BYTES_HIGH, OUTBOX_SIZE_BYTES_LOW, OUTBOX_SIZE_BYTES_MAX
 from polymq.server.connection import Connection, ConnectionState, PumpTimer
 from polymq.server.intake import ENDED, InputTooLarge, Intake
 from polymq.server.settings import PumpSettings
 from polymq.server.timers import Alarm, Timers
+from polymq.server.upgrades import PumpMeans, Upgrades
+from polymq.wire.layers import LayerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from polymq.core.group import Delivery
     from polymq.core.ports import Clock, Listener
-    from polymq.gateways.contract import Gateway, Layer, Peer
+    from polymq.gateways.contract import Gateway, Peer
     from polymq.gateways.effects import Effect
     from polymq.server.ports import Broker, Outside, Store, Stream, Watcher
+    from polymq.wire.layers import Layer, LayerStack
 
 __all__ = ["Pump"]
 
@@ -70,14 +72,18 @@ class Pump:
         self._settings = settings or PumpSettings()
         self._intake = Intake()
         self._pool = BufferPool()
+        means = PumpMeans(self._call, self._soil, self._feed_again, self._set_timer, self._close, self._drop)
+        self._upgrades = Upgrades(self._intake, self._pool, means, clock, timeout_ns=self._settings.handshake_timeout_ns)
         self._connections: dict[Gateway | Listener, Connection] = {}
         self._timers: Timers[tuple[Connection, TimerName | PumpTimer] | Alarm] = Timers()
         self._stopping = False
         self._congested = False
+        self.opened_count = 0
         # Lists of connections that something is to be done for in this turn, or in the next.
         self._dirty: list[Connection] = []
         self._gated: list[Connection] = []
         self._again: list[Connection] = []
+        self._unfolding: list[Connection] = []
         self._rung: list[Connection] = []
 
     @property
@@ -90,11 +96,12 @@ class Pump:
     def open(self, stream: Stream, gateway: Gateway, peer: Peer, layer: Layer | None = None) -> Connection:
         """Take a new connection over; `layer` is under its gateway from the first byte on."""
         connection = Connection(stream, gateway, peer, self._pool)
+        self.opened_count += 1
         gateway.ring = partial(self._rung.append, connection)
         self._connections[gateway] = connection
         self._follow(connection)
         if layer is not None:
-            self._upgrade(connection, layer)
+            self._upgrades.begin(connection, layer)
         self._call(connection, gateway.opened)
         if self._stopping and connection.state is _OPEN:
             self._call(connection, gateway.stopping)
@@ -104,9 +111,14 @@ class Pump:
         """Read once, and let the gateway handle what came."""
         if connection.state is not _OPEN:
             self._linger(connection)
-            return
+        elif not connection.unfolding:  # else there is a piece of earlier input for each turn, before anything new
+            self._read(connection)
+
+    def _read(self, connection: Connection) -> None:
         try:
             view = self._intake.read(connection)
+            if connection.upgrading:
+                view = self._upgrades.shake_hands(connection, view)
             if view is None:
                 if connection.layers is not None:
                     self._soil(connection)  # a handshake may have to be answered
@@ -114,10 +126,10 @@ class Pump:
                 self._end_input(connection)
             else:
                 self._feed(connection, view)
-                if connection.layers is not None and connection.layers.closing:
-                    self._end_input(connection)
+                if connection.layers is not None:
+                    self._follow_layers(connection, connection.layers)
         except LayerFailed as error:
-            self._fail_layer(connection, str(error))
+            self._upgrades.fail(connection, str(error))
         except InputTooLarge:
             self._drop(connection, "more unconsumed input than the limit")
         except OSError as error:
@@ -150,7 +162,7 @@ class Pump:
     def end_turn(self) -> None:
         """Do everything that is not reading: time, commit, deliveries, writing."""
         broker, store = self._broker, self._store
-        if self._again:
+        if self._again or self._unfolding:
             self._feed_all_again()
         broker.tick()
         due_ns = self._timers.due_ns()
@@ -209,7 +221,7 @@ class Pump:
 
     def due_ns(self) -> int | None:
         """When `end_turn` is wanted although nothing is readable, monotonic; may be past; None: not by itself."""
-        if self._dirty or self._again or self._rung:
+        if self._dirty or self._again or self._unfolding or self._rung:
             return _AT_ONCE
         due_ns = self._broker.due_ns()
         other_ns = self._store.due_ns
@@ -248,6 +260,18 @@ class Pump:
         if effects:
             self._apply(connection, effects)
 
+    def _follow_layers(self, connection: Connection, layers: LayerStack) -> None:
+        """Have what is still compressed read in the next turn; see whether the peer has ended a layer."""
+        if layers.holding:
+            self._note_unfolding(connection)
+        elif layers.closing:
+            self._end_input(connection)
+
+    def _note_unfolding(self, connection: Connection) -> None:
+        if not connection.unfolding:
+            connection.unfolding = True
+            self._unfolding.append(connection)
+
     def _feed_again(self, connection: Connection) -> None:
         """Go on with input that was kept; in this turn, if it has not come to that yet."""
         self._again.append(connection)
@@ -255,22 +279,31 @@ class Pump:
 
     def _feed_all_again(self) -> None:
         again, self._again = self._again, []
+        unfolding, self._unfolding = self._unfolding, []
         for connection in again:
             if connection.state is not _OPEN or connection.paused or connection.asking is not None:
                 continue
             view = self._intake.held(connection)
-            if not view:
-                continue
             try:
-                self._feed(connection, view)
+                if view:
+                    self._feed(connection, view)
+                if connection.layers is not None:
+                    self._follow_layers(connection, connection.layers)
             except InputTooLarge:
                 self._drop(connection, "more unconsumed input than the limit")
             except Exception as error:
                 self._crash(connection, error)
+        for connection in unfolding:
+            connection.unfolding = False
+            # One that is not to be read is noted again when it is.
+            if connection.state is _OPEN and connection.reads(congested=self._congested):
+                self._read(connection)
 
     def _end_input(self, connection: Connection) -> None:
         """The peer sends nothing more: that is the end of the connection, as far as every protocol is concerned."""
-        if connection.state is _OPEN:
+        if connection.upgrading:
+            self._upgrades.fail(connection, "EOF")
+        elif connection.state is _OPEN:
             self._call(connection, connection.gateway.eof)
             self._close(connection, "closed by the peer")
 
@@ -333,7 +366,7 @@ class Pump:
             case Ask():
                 self._ask(connection, effect)
             case Upgrade():
-                self._upgrade(connection, effect.layer)
+                self._upgrades.begin(connection, effect.layer)
             case _:
                 raise AssertionError(f"unknown effect {effect!r}")
 
@@ -378,6 +411,8 @@ class Pump:
             elif name is PumpTimer.ASK:
                 assert connection.asking is not None
                 self.answered(connection, connection.asking, None)
+            elif name is PumpTimer.HANDSHAKE:
+                self._upgrades.time_out(connection)
             else:
                 self._drop(connection, "the peer does not read" if name is PumpTimer.WRITE else "")
 
@@ -397,34 +432,6 @@ class Pump:
             answered(None)
         else:
             self.outside.ask(effect.request, answered)
-
-    # Layers
-
-    def _upgrade(self, connection: Connection, layer: Layer) -> None:
-        connection.outbox.mark(layer)
-        if connection.wire is None:
-            connection.wire = Outbox(self._pool)
-        self._soil(connection)
-        try:
-            self._intake.upgrade(connection, layer)
-        except LayerFailed as error:
-            self._fail_layer(connection, str(error))
-        else:
-            self._feed_again(connection)
-
-    def _fail_layer(self, connection: Connection, reason: str) -> None:
-        layers, wire = connection.layers, connection.wire
-        assert layers is not None
-        assert wire is not None
-        if layers.established:
-            self._drop(connection, reason)
-            return
-        layer = layers.pop()
-        connection.outbox.cut(layer)
-        if layer.wants_write():
-            wire.write(layer.send(b""))
-        self._call(connection, partial(connection.gateway.upgrade_failed, reason))
-        self._close(connection, reason)
 
     # Output
 
@@ -516,6 +523,8 @@ class Pump:
         if watched != connection.watched:
             connection.watched = watched
             self._watcher.watch(connection, readable=watched[0], writable=watched[1])
+            if watched[0] and connection.layers is not None and connection.layers.holding:
+                self._note_unfolding(connection)
 
     def _follow_congestion(self) -> None:
         self._congested = self._store.congested
@@ -570,8 +579,9 @@ class Pump:
         del self._connections[connection.gateway]
 
     def _end_gateway(self, connection: Connection) -> None:
-        for name in TimerName:
+        for name in (*TimerName, PumpTimer.HANDSHAKE):
             self._timers.forget((connection, name))
+        connection.upgrading = False
         self._intake.release(connection)
         connection.rest = b""
         try:

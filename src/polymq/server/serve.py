@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from polymq.errors import ConfigError
-from polymq.server.mounts import mount_all
+from polymq.server.mounts import mount_all, start_statsd
 from polymq.server.node import Node
 from polymq.server.settings import ShellSettings
 from polymq.server.shell import Shell
 from polymq.server.spin import SpinSettings
+from polymq.server.tasks import Tasks
 
 if TYPE_CHECKING:
     from polymq.config_sections import Settings
@@ -75,7 +76,12 @@ async def _serve(node: Node, settings: ShellSettings) -> None:
     for mount in mounts:
         log.info("%s on %s", mount.what, mount.listener.address)
     log.info("serving, data in %s", node.settings.server.data)
-    await shell.run()
+    tasks = Tasks()
+    try:
+        start_statsd(node, mounts, tasks)
+        await shell.run()
+    finally:
+        await tasks.stop()
 
 
 def _allow_descriptors() -> None:

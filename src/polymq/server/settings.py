@@ -16,6 +16,7 @@ _SECOND_NS = 1_000_000_000
 class PumpSettings:
     """Times after which the pump gives up on a peer."""
 
+    handshake_timeout_ns: int = 5 * _SECOND_NS  # of a byte layer, as nsqd has it
     write_timeout_ns: int = 60 * _SECOND_NS  # output waits and the peer takes none of it
     close_timeout_ns: int = 5 * _SECOND_NS  # the last output of a connection that is being closed
     linger_timeout_ns: int = 1 * _SECOND_NS  # the peer's side of a close; its unread input would cost it our last words

@@ -26,6 +26,7 @@ class Job:
     action: str
     address: str
     topic: str
+    auth_secret: str
     steps: list[Step]
     channel: str
     count: int

@@ -15,9 +15,13 @@ class PublishFailedError(Exception):
     """The server answered a publish with an error."""
 
 
+def _secret(job: Job) -> dict[str, Any]:
+    return {"auth_secret": job.auth_secret} if job.auth_secret else {}
+
+
 async def publish(job: Job) -> dict[str, Any]:
     """Publish the steps one after the other, each after the answer to the one before."""
-    writer = nsq.Writer([job.address])
+    writer = nsq.Writer([job.address], **_secret(job))
     while not writer.conns or not all(connection.state == "CONNECTED" for connection in writer.conns.values()):  # noqa: ASYNC110 - pynsq's writer has no event for it
         await asyncio.sleep(0.01)
     for step in job.steps:
@@ -66,7 +70,7 @@ async def consume(job: Job) -> dict[str, Any]:
         else:
             finish(message)
 
-    options = {"msg_timeout": job.message_timeout_ms // 1000} if job.message_timeout_ms else {}
+    options = _secret(job) | ({"msg_timeout": job.message_timeout_ms // 1000} if job.message_timeout_ms else {})
     found = {"lookupd_http_addresses": [job.directory]} if job.directory else {"nsqd_tcp_addresses": [job.address]}
     reader = nsq.Reader(
         topic=job.topic,

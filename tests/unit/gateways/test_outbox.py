@@ -157,7 +157,7 @@ def test_gates_keep_their_place_when_the_output_moves() -> None:
 
 
 class Layer:
-    closing = established = False
+    closing = established = holding = False
 
     def receive(self, data: bytes) -> bytes:
         return data

@@ -23,8 +23,8 @@ from polymq.server.ports import ClientTls
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller
 from tests.unit.server.fakes import Broker, Gateway, Store
-from tests.unit.server.test_layers import IDENTITY, server_context
 from tests.unit.server.test_shell import RealClock
+from tests.unit.wire.tls_world import IDENTITY, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

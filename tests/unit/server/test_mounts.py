@@ -3,6 +3,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import socket
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,7 @@ from polymq.config_sections import AccessSettings, NsqSettings, ServerSettings, 
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
 from polymq.gateways.contract import Peer
+from polymq.gateways.effects import Send
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.tcp import LookupGateway
@@ -19,9 +22,9 @@ from polymq.server.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from polymq.config_values import Address
+    from polymq.gateways.effects import Effect
 
 ANY_PORT = TcpAddress("127.0.0.1", 0)
 
@@ -176,3 +179,55 @@ def test_doors_are_guarded_if_they_are_to_be(tmp_path: Path) -> None:
     for mount in mounts:
         mount.listener.close()
     node.close()
+
+
+IDENTITY = str(Path(__file__).parents[1] / "wire" / "self_signed.pem")
+
+
+def https_settings(**more: Any) -> NsqSettings:
+    return nsq(tcp=None, http=ANY_PORT, https=ANY_PORT, tls_cert=IDENTITY, tls_key=IDENTITY, **more)
+
+
+def opening(mount: Mount) -> list[str]:
+    """What a new connection begins with."""
+    effects: list[Effect] = []
+    mount.factory(Peer("127.0.0.1", 1)).opened(effects)
+    return [type(effect).__name__ for effect in effects]
+
+
+def test_https_is_the_same_within_tls(mounted: Any) -> None:
+    [http, https] = mounted(https_settings())
+    assert http.what != https.what
+    assert opening(http) == ["SetTimer"]
+    assert opening(https) == ["Upgrade", "SetTimer"]
+
+
+def plain_answer(http: Mount) -> bytes:
+    effects: list[Effect] = []
+    http.factory(Peer("127.0.0.1", 1)).feed(memoryview(b"GET /ping HTTP/1.1\r\nHost: h\r\n\r\n"), effects)
+    [sent] = [effect for effect in effects if isinstance(effect, Send)]
+    return sent.data
+
+
+@pytest.mark.parametrize(("required", "refused"), [("false", False), ("tcp-https", False), ("true", True)])
+def test_plain_http_where_tls_is_required(mounted: Any, required: str, refused: bool) -> None:
+    [http, https] = mounted(https_settings(tls_required=required))
+    assert (f'"https_port": {https.listener.bound.port}}}'.encode() in plain_answer(http)) is refused
+
+
+def test_tls_that_is_required_may_be_nowhere_over_http(mounted: Any) -> None:
+    [http] = mounted(nsq(tcp=None, http=ANY_PORT, tls_cert=IDENTITY, tls_key=IDENTITY, tls_required="true"))
+    assert b'"https_port": 0}' in plain_answer(http)
+
+
+def test_https_needs_a_certificate(mounted: Any) -> None:
+    with pytest.raises(ConfigError, match=r"nsq\.https: HTTPS needs a certificate"):
+        mounted(nsq(tcp=None, http=None, https=ANY_PORT))
+
+
+def test_https_that_cannot_be_had_leaves_nothing_open(mounted: Any, tmp_path: Path) -> None:
+    path = tmp_path / "http"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match=r"nsq\.https: cannot listen on"):
+        settings = replace(https_settings(), http=UnixAddress(str(path)), https=TcpAddress("127.0.0.1", taken.getsockname()[1]))
+        mounted(settings)
+    assert not path.exists()

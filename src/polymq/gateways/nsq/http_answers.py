@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from polymq.gateways.nsq.http_context import NsqHttp
     from polymq.wire.exchange import Promise, Request
 
-__all__ = ["DONE", "REFUSALS", "ApiError", "arguments", "endpoint", "json", "ok", "refuse", "text"]
+__all__ = ["DONE", "REFUSALS", "ApiError", "arguments", "endpoint", "error", "json", "json_headers", "ok", "plain", "refuse", "text"]
 
 _V1: Final = ("X-NSQ-Content-Type", "nsq; version=1.0")
 _JSON: Final = ("Content-Type", "application/json; charset=utf-8")
@@ -75,6 +75,11 @@ def json_headers() -> tuple[tuple[str, str], ...]:
 def text(body: str) -> Response:
     """Answer with plain text."""
     return Response(headers=(_V1,), body=body.encode("utf-8"))
+
+
+def plain(status: int, body: str) -> Response:
+    """Answer with text, and without nsqd's own header."""
+    return Response(status, body=body.encode("utf-8"))
 
 
 def text_headers() -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,6 @@ can be changed while running: the log level, and nsqlookupd's addresses.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -30,7 +29,6 @@ _SECOND_NS: Final = 1_000_000_000
 # nsqd's numbers for its levels.
 _LOG_LEVELS: Final = {"debug": 1, "info": 2, "warn": 3, "error": 4, "fatal": 5}
 _TLS_1_0: Final = 0x0301
-_NO_STATSD: Final = re.compile(r"[.:]")
 
 # Options of nsqd that mean nothing here, with nsqd's defaults.
 _INERT: Final[Mapping[str, object]] = {
@@ -46,6 +44,7 @@ _INERT: Final[Mapping[str, object]] = {
     "queue_scan_worker_pool_max": 4,
     "max_channel_consumers": 0,
     "statsd_address": "",
+    "statsd_prefix": "nsq.%s.",
     "statsd_interval": 60 * _SECOND_NS,
     "statsd_mem_stats": True,
     "statsd_udp_packet_size": 508,
@@ -117,6 +116,7 @@ def _options(context: NsqHttp) -> dict[str, object]:
     node, settings = context.node, context.settings
     return {
         **_INERT,
+        **context.options,
         "id": default_node_id(node.host_name) if node.node_id is None else node.node_id,
         "log_level": _LOG_LEVELS[context.log_level],
         "tcp_address": node.tcp_address,
@@ -125,7 +125,6 @@ def _options(context: NsqHttp) -> dict[str, object]:
         "broadcast_address": node.broadcast_address,
         "broadcast_tcp_port": node.broadcast_tcp_port,
         "broadcast_http_port": node.broadcast_http_port,
-        "statsd_prefix": f"nsq.{_NO_STATSD.sub('_', f'{node.broadcast_address}:{node.http_port}')}.",
         "nsqlookupd_tcp_addresses": context.lookupd_addresses,
         "data_path": node.data_path,
         "msg_timeout": settings.message_timeout_ms * _NS_PER_MS,

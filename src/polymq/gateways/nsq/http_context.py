@@ -11,10 +11,11 @@ from polymq.gateways.nsq.stats_memory import memory_of_this_process
 from polymq.protocols.nsq.settings import NsqSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from polymq.core.ports import Clock
     from polymq.core.session import Session
+    from polymq.gateways.nsq.http_streaming import Stream
     from polymq.gateways.nsq.stats_memory import MemoryFigures
 
 __all__ = ["NsqHttp", "NsqNode", "default_node_id"]
@@ -57,17 +58,23 @@ class NsqHttp:
     """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal.
 
     `change_lookupd_addresses` gets all of them, as they hold from now on.
+    `make_token` gives text that nobody can guess.
+    `streams` are the answers to `/sub` under way, by the token that settles what they deliver.
+    `options` are those of nsqd that other parts of this node answer for, by the names of nsqd's configuration file.
     """
 
     session: Session
     clock: Clock
     node: NsqNode
+    make_token: Callable[[], str]
     settings: NsqSettings = field(default_factory=NsqSettings)
     memory: Callable[[], MemoryFigures] = memory_of_this_process
     change_log_level: Callable[[str], None] = lambda _: None
     change_lookupd_addresses: Callable[[list[str]], None] = lambda _: None
     log_level: str = "info"
     lookupd_addresses: list[str] | None = field(default_factory=list)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
 
     def health_text(self) -> str:
         """Say how the node is, as nsqd does."""

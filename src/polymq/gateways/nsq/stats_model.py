@@ -42,7 +42,8 @@ class LatencyStats:
 
     def json(self) -> dict[str, object]:
         """Give nsqd's object; without quantiles the list is null."""
-        percentiles = [{"quantile": quantile, "value": value} for quantile, value in self.quantiles]
+        # Go writes the number 1.0 as 1.
+        percentiles = [{"quantile": 1 if quantile == 1 else quantile, "value": value} for quantile, value in self.quantiles]
         return {"count": self.count, "percentiles": percentiles or None}
 
 

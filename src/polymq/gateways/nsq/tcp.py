@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from polymq.core.views import PeerView
 from polymq.errors import Refusal, RefusalCode
-from polymq.gateways.contract import BaseGateway
+from polymq.gateways.contract import HANDSHAKE_TIMEOUT, BaseGateway
 from polymq.gateways.effects import Close, Flush, Send, SendAfter, SetTimer, TimerName
 from polymq.gateways.lifecycle import Liveness, Sign
 from polymq.gateways.login import Credentials, Denied
 from polymq.gateways.nsq.auth import NEVER_NS, Doorkeeper, auth_answer
+from polymq.gateways.nsq.negotiation import Negotiation
 from polymq.gateways.nsq.refusals import publish_refused, settle_refused, subscribe_refused
 from polymq.protocols.nsq import problems
 from polymq.protocols.nsq.decode import Decoder
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from polymq.protocols.nsq.events import Event
     from polymq.protocols.nsq.identify import Agreement
     from polymq.protocols.nsq.settings import NsqSettings
+    from polymq.wire.tls import TlsLayer
 
 __all__ = ["NsqGateway"]
 
@@ -81,14 +83,24 @@ class NsqGateway(BaseGateway):
     """The server's side of one NSQ connection."""
 
     def __init__(
-        self, session: Session, peer: Peer, settings: NsqSettings, monotonic_ns: Callable[[], int], logins: Logins | None = None
+        self,
+        session: Session,
+        peer: Peer,
+        settings: NsqSettings,
+        monotonic_ns: Callable[[], int],
+        make_tls: Callable[[], TlsLayer] | None = None,
+        logins: Logins | None = None,
     ) -> None:
+        assert make_tls is not None or not settings.tls
         self.need = len(MAGIC)
         self._session = session
         self._peer = peer
         self._settings = settings
         self._monotonic_ns = monotonic_ns
         self._decoder = Decoder(settings)
+        self._decoder.tls_missing = settings.tls_required
+        self._negotiation = Negotiation(make_tls, monotonic_ns)
+        self._upgrading = False
         self._agreement: Agreement = first_agreement(settings)
         self._first_agreement = self._agreement
         self._identified = False
@@ -126,6 +138,10 @@ class NsqGateway(BaseGateway):
                     break
             if decoder.need or self._halted:
                 break
+            if self._upgrading:  # what follows has to be read differently
+                self._upgrading = False
+                self.need = 1
+                return consumed
         if self._closing:
             return consumed
         if self._doorkeeper is not None and self._halted:
@@ -212,6 +228,9 @@ class NsqGateway(BaseGateway):
         if isinstance(answer, bytes):
             self._fail(answer, effects)
             return
+        if self._negotiation.contradicts(answer):
+            self._fail(problems.upgrade_failed("the connection has been upgraded already"), effects)
+            return
         self._send(response_frame(answer.reply), effects)
         self._agreement = answer
         self._decoder.heartbeats = answer.heartbeat_interval_ms > 0
@@ -225,6 +244,19 @@ class NsqGateway(BaseGateway):
             self._start_heartbeats(effects)
             self._start_gathering(effects)
         self._describe()
+        self._upgrading = self._negotiation.begin(answer, effects)
+
+    def upgraded(self, effects: list[Effect]) -> None:
+        """Say OK inside the new layer, and go on to the next."""
+        self._negotiation.upgraded(effects)
+        self._decoder.tls_missing = self._settings.tls_required and not self._negotiation.has_tls
+        self._describe()
+
+    def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
+        """Say so in plain text, as nsqd does, whether the client understands it or not."""
+        if reason == HANDSHAKE_TIMEOUT:
+            reason = f"read tcp {self._peer.listener}->{self._address()}: {reason}"
+        effects.append(Send(self._negotiation.failure(reason)))
 
     def _start_heartbeats(self, effects: list[Effect]) -> None:
         self._liveness.start(self._agreement.heartbeat_interval_ms * _NS_PER_MS, effects)
@@ -247,7 +279,7 @@ class NsqGateway(BaseGateway):
         else:
             if self._ok_count:
                 self._answer(effects)
-            credentials = Credentials(event.secret, self._peer.remote_host)
+            credentials = Credentials(event.secret, self._peer.remote_host, self._negotiation.has_tls, self._negotiation.common_name)
             self._conclude(doorkeeper.begin(credentials, effects), effects)
 
     def _expire(self) -> None:
@@ -299,20 +331,25 @@ class NsqGateway(BaseGateway):
         if self._ok_count:
             self._answer(effects)
 
+    def _address(self) -> str:
+        host, port = self._peer.host, self._peer.port
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     def _describe(self) -> None:
         """Tell what is known of the client; until it says something, its address stands for its names."""
-        agreement = self._agreement
+        agreement, negotiation = self._agreement, self._negotiation
         login = self._doorkeeper.login if self._doorkeeper is not None else None
-        host, port = self._peer.host, self._peer.port
         self._session.describe(
             PeerView(
                 protocol="nsq",
                 protocol_version="V2",
-                remote_address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                remote_address=self._address(),
                 connected_at_ns=self._session.peer.connected_at_ns,
-                client_id=agreement.client_id if self._identified else host,
-                host_name=agreement.hostname if self._identified else host,
+                client_id=agreement.client_id if self._identified else self._peer.host,
+                host_name=agreement.hostname if self._identified else self._peer.host,
                 user_agent=agreement.user_agent,
+                compression=negotiation.compression if negotiation.compression_is_on else "",
+                tls=negotiation.tls_view,
                 authenticated=login is not None,
                 identity=login.principal.name if login is not None else "",
                 identity_url=login.identity_url if login is not None else "",
@@ -413,6 +450,10 @@ class NsqGateway(BaseGateway):
             effects.append(Flush())
             timeout_ns = self._agreement.output_buffer_timeout_ms * _NS_PER_MS
             effects.append(SetTimer(TimerName.FLUSH, self._monotonic_ns() + timeout_ns))
+            return
+        if name is TimerName.HANDSHAKE:
+            self._negotiation.moment_over(effects)
+            self._describe()
             return
         if self._halted:
             self._liveness.heard()  # it is we who do not listen, as somebody is being asked

@@ -139,6 +139,8 @@ def _fresh_target(target: bytes) -> Target | None:
 
 
 _kept_target = lru_cache(maxsize=_TARGETS_KEPT)(_fresh_target)
+# Go reads a length into 64 bits; observed on nsqd 1.3.0.
+_LENGTH_MAX: Final = (1 << 63) - 1
 _NO_TARGET: Final = Target("", "", "", MappingProxyType({}))
 
 
@@ -150,13 +152,16 @@ def _head(method: bytes, target: bytes, version_minor: int, headers: Headers, re
     if not _HOST_VALUE.fullmatch(fields.get(b"host", b"")):
         return HeadProblem(_HOST_MALFORMED, _HOST_MALFORMED)
     chunked = b"transfer-encoding" in fields
+    length = None if chunked else int(fields.get(b"content-length", b"0"))
+    if length is not None and length > _LENGTH_MAX:
+        return HeadProblem(BAD_REQUEST, BAD_REQUEST)
     return Head(
         method.decode("ascii"),
         parts,
         headers,
         version_minor,
         _keeps_alive(headers, version_minor) if b"connection" in fields else version_minor > 0,
-        None if chunked else int(fields.get(b"content-length", b"0")),
+        length,
         fields.get(b"expect", b""),
         reader if chunked else None,
     )

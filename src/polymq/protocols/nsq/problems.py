@@ -42,6 +42,7 @@ __all__ = [
     "unreadable_count",
     "unreadable_message",
     "unreadable_message_size",
+    "upgrade_failed",
     "wrong_channel",
     "wrong_message_size",
     "wrong_size",
@@ -223,6 +224,11 @@ def channel_full(topic: bytes, channel: bytes, count_max: int) -> bytes:
 def identify_failed(reason: bytes) -> bytes:
     """IDENTIFY's body is wrong: not JSON of the right types, or a value out of its range."""
     return b"E_BAD_BODY IDENTIFY " + reason
+
+
+def upgrade_failed(reason: str) -> bytes:
+    """A byte layer that was agreed on could not be put in place."""
+    return b"E_IDENTIFY_FAILED IDENTIFY failed " + reason.encode()
 
 
 def auth_first(command: Command) -> bytes:

@@ -38,9 +38,10 @@ class NsqSettings:
     output_buffer_timeout_ms_min: int = 25  # --min-output-buffer-timeout
     output_buffer_timeout_ms_max: int = 30_000  # --max-output-buffer-timeout
     deflate_level_max: int = 6  # --max-deflate-level
-    tls: bool = False
-    deflate: bool = False
-    snappy: bool = False
+    tls: bool = False  # with --tls-cert and --tls-key
+    tls_required: bool = False  # --tls-required, for this protocol
+    deflate: bool = True  # --deflate
+    snappy: bool = True  # --snappy
     auth_required: bool = False
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import count
 
 from polymq.gateways.nsq.http import nsq_router
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
@@ -69,10 +70,12 @@ class NsqWorld(World):
     def __init__(self, partitions: int = 1, settings: NsqSettings | None = None) -> None:
         super().__init__(partitions)
         self.levels: list[str] = []
+        self.tokens = count(1)
         self.context = NsqHttp(
             self.session,
             self.clock,
             NODE,
+            lambda: f"{next(self.tokens):032x}",
             settings or NsqSettings(),
             memory=lambda: MemoryFigures(heap_objects=1, gc_total_runs=2),
             change_log_level=self.levels.append,

@@ -25,7 +25,6 @@ def world() -> NsqWorld:
         ("output_buffer_timeout", "250000000"),
         ("max_heartbeat_interval", "60000000000"),
         ("broadcast_tcp_port", "24150"),
-        ("statsd_prefix", "nsq.127_0_0_1_24151."),
         ("statsd_mem_stats", "true"),
         ("mem_queue_size", "10000"),
         ("http_address", "127.0.0.1:24151"),
@@ -88,3 +87,10 @@ def test_value_that_is_too_large_or_broken(world: NsqWorld) -> None:
     assert message(too_large) == (413, "INVALID_VALUE")
     broken = parse(world.raw(head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n").output)
     assert message(broken) == (500, "INTERNAL_ERROR")
+
+
+def test_options_of_other_parts_are_shown(world: NsqWorld) -> None:
+    assert world.get("/config/e2e_processing_latency_percentiles").text == "[]"
+    world.context.options = {"e2e_processing_latency_percentiles": [1, 0.99], "statsd_address": "h:1"}
+    assert world.get("/config/e2e_processing_latency_percentiles").text == "[1,0.99]"
+    assert world.get("/config/statsd_address").text == "h:1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 import pytest
 
@@ -18,7 +19,9 @@ from polymq.protocols.nsq.encode import HEARTBEAT_FRAME, OK_FRAME, error_frame, 
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.protocols.nsq.states import Command
 from polymq.wire.slices import MessageBatch
+from polymq.wire.tls import TlsLayer
 from tests.unit.core.conftest import SECOND_NS, World
+from tests.unit.wire.tls_world import server_context
 
 
 class Client:
@@ -27,7 +30,9 @@ class Client:
     def __init__(self, world: World, *, settings: NsqSettings | None = None, magic: bytes = b"  V2") -> None:
         self.world = world
         session = world.broker.session(world.session.principal)
-        self.gateway = NsqGateway(session, Peer("10.0.0.7", 4711), settings or NsqSettings(), world.clock.monotonic_ns)
+        settings = settings or NsqSettings()
+        make_tls = partial(TlsLayer, server_context()) if settings.tls else None
+        self.gateway = NsqGateway(session, Peer("10.0.0.7", 4711, "here:4150"), settings, world.clock.monotonic_ns, make_tls)
         self.outbox = Outbox()
         self.rest = b""
         self.send(magic)

@@ -47,7 +47,11 @@ class GuardedClient(Client):
         self.questions: list[Ask] = []
         super().__init__(world)
         self.gateway = NsqGateway(
-            world.broker.session(STRANGER), Peer("10.0.0.7", 4711), NsqSettings(auth_required=True), world.clock.monotonic_ns, self.logins
+            world.broker.session(STRANGER),
+            Peer("10.0.0.7", 4711),
+            NsqSettings(auth_required=True),
+            world.clock.monotonic_ns,
+            logins=self.logins,
         )
         self.rest = b""
         self.send(b"  V2")
@@ -323,7 +327,11 @@ def test_the_first_command_may_be_auth(single: World) -> None:
     client.questions = []
     client.world, client.rest = single, b""
     client.gateway = NsqGateway(
-        single.broker.session(STRANGER), Peer("10.0.0.7", 4711), NsqSettings(), single.clock.monotonic_ns, AuthServers(["a:1"], lambda _: 0)
+        single.broker.session(STRANGER),
+        Peer("10.0.0.7", 4711),
+        NsqSettings(),
+        single.clock.monotonic_ns,
+        logins=AuthServers(["a:1"], lambda _: 0),
     )
     effects = client.send(b"  V2" + auth())
     assert [type(effect).__name__ for effect in effects] == ["Ask", "SetTimer", "SetTimer"], "heartbeats have begun"

@@ -136,3 +136,9 @@ def test_long_targets_are_not_kept() -> None:
 
 def test_tokens() -> None:
     assert tokens(b"a, B ,,c") == {b"a", b"b", b"", b"c"}
+
+
+@pytest.mark.parametrize(("length", "problem"), [((1 << 63) - 1, False), (1 << 63, True), (10**20 - 1, True)])
+def test_a_length_that_go_cannot_hold(length: int, problem: bool) -> None:
+    found = read_head(b"POST /pub HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % length)
+    assert isinstance(found, HeadProblem) is problem

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from polymq.protocols.nsq.identify import Agreement, Wishes, first_agreement, negotiate, parse_wishes
 from polymq.protocols.nsq.settings import NsqSettings
 
-PLAIN = NsqSettings()
+PLAIN = NsqSettings(snappy=False, deflate=False)
 FULL = NsqSettings(tls=True, deflate=True, snappy=True, auth_required=True, version="9.8.7")
 START = first_agreement(PLAIN)
 

@@ -1,139 +1,27 @@
-"""Layers by themselves, TLS back to back with a client, and layers under a pump."""
+"""Byte layers under a pump."""
 
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
-from typing import TYPE_CHECKING
+import zlib
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from polymq import limits
-from polymq.gateways.contract import LayerFailed
-from polymq.gateways.effects import Close, Send, SendAfter, Upgrade
-from polymq.server.layers import LayerStack, TlsLayer
+from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, Upgrade
+from polymq.wire.deflate import DeflateLayer
+from polymq.wire.tls import TlsLayer
 from tests.unit.server.fakes import Gateway, Stream, Ticket, World
+from tests.unit.wire.rot import Rot
+from tests.unit.wire.tls_world import TlsClient, server_context
 
 if TYPE_CHECKING:
     from polymq.gateways.effects import Effect
     from polymq.server.connection import Connection
 
-# Made for these tests with: openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500
-# -subj /CN=test.invalid -addext subjectAltName=DNS:test.invalid
-IDENTITY = Path(__file__).with_name("self_signed.pem")
 
-
-def server_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(IDENTITY)
-    return context
-
-
-class TlsClient:
-    """A client's end of TLS over memory."""
-
-    def __init__(self, *, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(IDENTITY)
-        context.minimum_version = context.maximum_version = version
-        self.incoming = ssl.MemoryBIO()
-        self.outgoing = ssl.MemoryBIO()
-        self.object = context.wrap_bio(self.incoming, self.outgoing, server_hostname="test.invalid")
-        self.established = False
-        self.received = b""
-
-    def take(self, data: bytes) -> bytes:
-        """Handle what the server sent, return what to send back."""
-        self.incoming.write(data)
-        try:
-            if not self.established:
-                self.object.do_handshake()
-                self.established = True
-            while chunk := self.object.read(65536):
-                self.received += chunk
-        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
-            pass
-        return self.outgoing.read()
-
-    def say(self, data: bytes) -> bytes:
-        self.object.write(data)
-        return self.outgoing.read()
-
-
-class Rot:
-    """A layer that anybody can check: every byte is shifted; a zero byte breaks it, 255 ends it."""
-
-    def __init__(self, by: int) -> None:
-        self.by = by
-        self.closing = False
-        self.established = False
-
-    def receive(self, data: bytes) -> bytes:
-        if 0 in data:
-            raise LayerFailed("zero byte")
-        if 255 in data:
-            self.closing = True
-            data = data[: data.index(255)]
-        self.established = True
-        return bytes((value - self.by) % 256 for value in data)
-
-    def send(self, data: bytes) -> bytes:
-        return bytes((value + self.by) % 256 for value in data)
-
-    def wants_write(self) -> bool:
-        return False
-
-    def close(self) -> bytes:
-        return b"<end>"
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-@pytest.mark.parametrize("step", [1, 7, 100_000])
-def test_tls_back_to_back(version: ssl.TLSVersion, step: int) -> None:
-    layer, client = TlsLayer(server_context()), TlsClient(version=version)
-    assert layer.send(b"early ") == b""
-    received, to_server = b"", client.take(b"")
-    for _ in range(10):
-        for at in range(0, len(to_server), step):
-            received += layer.receive(to_server[at : at + step])
-        to_server = client.take(layer.send(b"") if layer.wants_write() else b"")
-        if layer.established and client.established:
-            break
-    big = bytes(range(256)) * 1000
-    for data in (to_server, client.say(b"hello "), client.say(big)):
-        received += layer.receive(data)
-    assert received == b"hello " + big
-    client.take(layer.send(big))
-    assert client.received == b"early " + big
-    assert not layer.closing
-    assert client.take(layer.close()) is not None
-    client.object.unwrap()
-    layer.receive(client.outgoing.read())
-    assert layer.closing
-
-
-def test_tls_refuses_what_is_no_handshake() -> None:
-    layer = TlsLayer(server_context())
-    with pytest.raises(LayerFailed, match="TLS"):
-        layer.receive(b"SUB topic channel\n" * 10)
-    assert not layer.established
-
-
-def test_tls_keeps_only_so_much_before_the_handshake() -> None:
-    layer = TlsLayer(server_context())
-    assert layer.send(bytes(64 * 1024)) == b""
-    with pytest.raises(LayerFailed, match="too much output"):
-        layer.send(b"x")
-
-
-def test_layers_nest() -> None:
-    stack = LayerStack()
-    for layer in (Rot(1), Rot(10)):
-        stack.push_input(layer)
-        stack.push_output(layer)
-    assert stack.send(b"a") == b"l"
-    assert stack.receive(b"l") == b"a"
-    assert stack.established
+SECOND_NS: Final = 1_000_000_000
 
 
 class Upgrader(Gateway):
@@ -158,6 +46,9 @@ class Upgrader(Gateway):
         else:
             effects.append(Send(line + b"\n"))
 
+    def upgraded(self, effects: list[Effect]) -> None:
+        self._record("upgraded", effects)
+
     def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
         effects.append(Send(f"E_{reason}\n".encode()))
 
@@ -173,7 +64,7 @@ def test_an_upgrade_starts_behind_the_command_that_asked_for_it(*, together: boo
     world, stream, gateway, connection = upgrading()
     pieces = [b"plain\nrot 1\n", Rot(1).send(b"inside\n")]
     world.send(connection, *([b"".join(pieces)] if together else pieces))
-    assert gateway.calls[1:] == [b"plain", b"rot 1", b"inside"]
+    assert gateway.calls[1:] == [b"plain", b"rot 1", "upgraded", b"inside"]
     assert stream.outgoing == b"plain\nstarting\n" + Rot(1).send(b"started\ninside\n")
 
 
@@ -201,14 +92,14 @@ def test_input_inside_a_layer_comes_in_any_pieces() -> None:
     world.send(connection, b"rot 1\n")
     data = Rot(1).send(b"one\ntwo\n")
     world.send(connection, *[data[at : at + 1] for at in range(len(data))])
-    assert gateway.calls[2:] == [b"one", b"two"]
+    assert gateway.calls[2:] == ["upgraded", b"one", b"two"]
 
 
 def test_unconsumed_input_has_a_limit_inside_a_layer_too() -> None:
     world, stream, _, connection = upgrading()
     world.send(connection, b"rot 1\n")
     stream.incoming.append(b"x" * (limits.PENDING_INPUT_SIZE_BYTES_MAX + 1))
-    while stream.incoming:
+    while stream.incoming and not stream.closed():
         world.pump.readable(connection)
     assert stream.closed()
 
@@ -241,7 +132,7 @@ def test_closing_ends_the_layer() -> None:
 def test_the_peer_can_end_the_layer() -> None:
     world, stream, gateway, connection = upgrading()
     world.send(connection, b"rot 1\n", Rot(1).send(b"last\n") + b"\xff")
-    assert gateway.calls[2] == b"last"
+    assert gateway.calls[3] == b"last"
     assert gateway.calls[-2:] == ["eof", "ended"]
     assert stream.output_ended
 
@@ -288,3 +179,126 @@ def test_a_failed_handshake_is_said_in_plain_text() -> None:
     assert stream.outgoing.startswith(b"starting\n")
     assert b"E_TLS" in stream.outgoing
     assert stream.output_ended
+
+
+def say_tls() -> tuple[World, Stream, Upgrader, Connection]:
+    world, stream, gateway, connection = upgrading()
+    world.send(connection, b"tls\n")
+    assert stream.outgoing == b"starting\n"
+    return world, stream, gateway, connection
+
+
+def test_a_handshake_that_never_comes_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    world, stream, gateway, _ = say_tls()
+    world.pass_time(5 * SECOND_NS - 1)
+    assert stream.outgoing == b"starting\n"
+    world.pass_time(1)
+    assert stream.outgoing == b"starting\nE_i/o timeout\n"
+    assert stream.output_ended
+    assert gateway.calls[-1] == "ended"
+    assert "i/o timeout" in caplog.text
+
+
+def test_a_handshake_that_is_over_is_not_given_up() -> None:
+    world, stream, _, connection = upgrading()
+    world.send(connection, b"rot 1\n", Rot(1).send(b"hello\n"))
+    world.pass_time(6 * SECOND_NS)
+    assert not stream.output_ended
+
+
+def test_the_end_of_input_in_a_handshake_is_its_failure() -> None:
+    world, stream, _, connection = say_tls()
+    stream.input_ended = True
+    world.pump.readable(connection)
+    world.turn()
+    assert stream.outgoing == b"starting\nE_EOF\n"
+
+
+def test_a_gateway_is_told_before_the_first_input_through_a_layer() -> None:
+    world, _, gateway, connection = upgrading()
+    gateway.on["upgraded"] = lambda effects: effects.append(Send(b"told\n"))
+    world.send(connection, b"rot 1\n")
+    assert gateway.calls[-1] == b"rot 1"
+    world.send(connection, Rot(1).send(b"inside\n"))
+    assert gateway.calls[-2:] == ["upgraded", b"inside"]
+
+
+def deflating(*lines: bytes) -> tuple[World, Stream, Upgrader, Connection]:
+    """A connection inside deflate that has sent lines."""
+    world, stream, gateway, connection = upgrading()
+    gateway.stop_after.add(b"deflate")
+    plain = gateway.on_line
+    gateway.on_line = lambda line, effects: effects.append(Upgrade(DeflateLayer(1))) if line == b"deflate" else plain(line, effects)
+    world.send(connection, b"deflate\n")
+    assert gateway.calls[-1] == "upgraded"
+    if lines:
+        stream.incoming.append(DeflateLayer(9).send(b"".join(lines)))
+    return world, stream, gateway, connection
+
+
+def test_a_bomb_is_handled_piece_by_piece_one_in_each_turn() -> None:
+    line = b"x" * 1023 + b"\n"
+    pieces = 20
+    count = pieces * limits.LAYER_PIECE_SIZE_BYTES_MAX // len(line)
+    world, stream, gateway, connection = deflating(line * count)
+    gateway.on_line = lambda _line, _effects: None
+    del gateway.calls[:], gateway.views[:]
+    world.pump.readable(connection)
+    turns = 1
+    while len(gateway.calls) < count:
+        world.pump.readable(connection)  # nothing new is read meanwhile, although something may have come
+        world.pump.end_turn()
+        turns += 1
+        assert world.pump.due_ns() == 0 or len(gateway.calls) == count
+    assert turns == pieces
+    assert max(gateway.views) == limits.LAYER_PIECE_SIZE_BYTES_MAX
+    assert len(stream.reads) <= 4
+
+
+def test_a_large_command_inside_a_bomb_comes_whole() -> None:
+    line = b"y" * (5 * limits.LAYER_PIECE_SIZE_BYTES_MAX)
+    world, stream, gateway, connection = deflating(line, b"\nlast\n")
+    gateway.on_line = lambda _line, _effects: None
+    gateway.need = limits.LAYER_PIECE_SIZE_BYTES_MAX * 3
+    world.pump.readable(connection)
+    gateway.need = 1
+    world.turn()
+    assert gateway.calls[-2:] == [line, b"last"]
+    assert not stream.closed()
+
+
+def test_what_is_still_compressed_waits_while_the_connection_is_not_read() -> None:
+    line = b"z" * 1023 + b"\n"
+    count = 3 * limits.LAYER_PIECE_SIZE_BYTES_MAX // len(line)
+    world, _, gateway, connection = deflating(b"wait\n", line * count)
+    gateway.stop_after.add(b"wait")
+    gateway.on_line = lambda each, effects: effects.append(Pause()) if each == b"wait" else None
+    world.pump.readable(connection)
+    world.turn()
+    assert gateway.calls[-1] == b"wait"
+    world.pump._call(connection, lambda effects: effects.append(Resume()))
+    world.turn()
+    assert gateway.calls.count(line[:-1]) == count
+
+
+def test_the_end_of_a_compressed_stream_comes_after_all_that_was_in_it() -> None:
+    line = b"e" * 1023 + b"\n"
+    count = 2 * limits.LAYER_PIECE_SIZE_BYTES_MAX // len(line) + 1
+    world, stream, gateway, connection = deflating()
+    gateway.on_line = lambda _line, _effects: None
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+    stream.incoming.append(compressor.compress(line * count) + compressor.flush())
+    world.pump.readable(connection)
+    world.turn()
+    assert gateway.calls.count(line[:-1]) == count
+    assert gateway.calls[-2:] == ["eof", "ended"]
+
+
+def test_garbage_in_compression_ends_the_connection_and_says_so_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    world, stream, gateway, connection = deflating()
+    stream.incoming.append(b"\xff" * 100)
+    world.pump.readable(connection)
+    assert stream.closed()
+    assert gateway.calls[-1] == "ended"
+    assert "deflate" in caplog.text
+    assert "192.0.2.1" in caplog.text
