@@ -29,6 +29,7 @@ __all__ = [
     "LOGIN_PATTERNS_MAX",
     "LOOKUP_ADDRESSES_MAX",
     "LOOKUP_CHANNELS_MAX",
+    "LOOKUP_COMMANDS_PER_TURN_MAX",
     "LOOKUP_COMMANDS_UNANSWERED_MAX",
     "LOOKUP_IDENTIFY_SIZE_BYTES_MAX",
     "LOOKUP_LINE_SIZE_BYTES_MAX",
@@ -151,6 +152,8 @@ HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
 # long as the connection lasts.
 LOOKUP_LINE_SIZE_BYTES_MAX: Final = 64 * 1024
 LOOKUP_IDENTIFY_SIZE_BYTES_MAX: Final = 16 * 1024
+# What one node may say in one turn: about 4 ms. Nodes with many channels say it all at once when they connect.
+LOOKUP_COMMANDS_PER_TURN_MAX: Final = 1000
 # Names, and nodes that have them, in that directory: a thousand nodes with a thousand topics. Each costs about 300 bytes.
 LOOKUP_REGISTRATIONS_MAX: Final = 1_000_000
 # A node says PING every 15 s and is hidden after 5 min. Whoever is silent for so long is taken for a machine that
