@@ -11,7 +11,8 @@
             message.settle()
 
 Both find their server again when they lose it. A publish is never repeated on its own: when its answer is lost, only
-the caller knows whether a second copy does harm. The connection itself is `nsq_connection.py`.
+the caller knows whether a second copy does harm. TLS, compression and the secret are options (`NsqOptions`). Read
+next: `nsq_opening.py` (how a connection begins), `nsq_connection.py` (the connection).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from polymq.clients.backoff import Backoff
-from polymq.clients.nsq_connection import NsqConnection, NsqOptions, connect, open_socket
+from polymq.clients.nsq_opening import NsqOptions, NsqTls, connect, open_socket
 from polymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from types import TracebackType
 
-__all__ = ["NsqBatch", "NsqConsumer", "NsqMessage", "NsqOptions", "NsqProducer"]
+    from polymq.clients.nsq_connection import NsqConnection
+
+__all__ = ["NsqBatch", "NsqConsumer", "NsqMessage", "NsqOptions", "NsqProducer", "NsqTls"]
 
 _log: Final = logging.getLogger(__name__)
 _DEFAULTS: Final = NsqOptions()
