@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["KINDS", "ROOT", "Running", "running"]
 
@@ -78,17 +78,23 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int) -> list[str]:
+def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, options: Mapping[str, str] | None = None) -> list[str]:
+    """Write the command line; `options` have nsqd's names, with underscores."""
     tcp, http, admin = (f"127.0.0.1:{port}" for port in ports)
     if kind == "nsqd":
         if not NSQD.exists():
             pytest.fail(f"{NSQD} is missing: run peers/build.sh")
         timeout = f"-msg-timeout={message_timeout_ms}ms"
         advertise = "-broadcast-address=127.0.0.1"
-        return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", advertise, timeout]
+        # With TLS it opens an HTTPS port as well, for which nobody asks here.
+        doors = [f"-tcp-address={tcp}", f"-http-address={http}", "-https-address=127.0.0.1:0"]
+        more = [f"-{name.replace('_', '-')}={value}" for name, value in (options or {}).items()]
+        return [str(NSQD), f"-data-path={folder}", *doors, advertise, timeout, *more]
     # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
     ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
     settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]
+    for name, value in (options or {}).items():
+        settings += ["--set", f"nsq.{name}={value}"]
     return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *settings]
 
 
@@ -101,14 +107,14 @@ def answers(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(kind: str, folder: Path, *, message_timeout_ms: int = 60_000) -> Iterator[Running]:
+def running(kind: str, folder: Path, *, message_timeout_ms: int = 60_000, options: Mapping[str, str] | None = None) -> Iterator[Running]:
     """Run a server on a fresh data folder; afterwards it must end by itself when asked to."""
     ports = free_ports(3)
     (folder / "data").mkdir()
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command(kind, folder / "data", ports, message_timeout_ms),
+            command(kind, folder / "data", ports, message_timeout_ms, options),
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,

@@ -29,7 +29,9 @@ def consume(job: Job) -> dict[str, Any]:
     deliveries = Deliveries(job)
     enough = gevent.event.Event()
     assert not job.message_timeout_ms, "gnsq cannot ask for one"
-    consumer = gnsq.Consumer(job.topic, job.channel, job.address, max_in_flight=job.max_in_flight, max_backoff_duration=0)
+    consumer = gnsq.Consumer(
+        job.topic, job.channel, job.address, max_in_flight=job.max_in_flight, max_backoff_duration=0, snappy=job.snappy, deflate=job.deflate
+    )
 
     def hold(message: Any) -> None:
         for _ in range(job.hold_ms // job.touch_every_ms):

@@ -35,6 +35,9 @@ class Job:
     requeue_delay_ms: int
     hold_ms: int
     touch_every_ms: int
+    tls_root_file: str
+    snappy: bool
+    deflate: bool
 
 
 def read_job() -> Job:

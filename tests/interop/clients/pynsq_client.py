@@ -15,9 +15,17 @@ class PublishFailedError(Exception):
     """The server answered a publish with an error."""
 
 
+def negotiated(job: Job) -> dict[str, Any]:
+    """Ask for TLS and compression."""
+    options: dict[str, Any] = {"snappy": job.snappy, "deflate": job.deflate}
+    if job.tls_root_file:
+        options |= {"tls_v1": True, "tls_options": {"ca_certs": job.tls_root_file}}
+    return options
+
+
 async def publish(job: Job) -> dict[str, Any]:
     """Publish the steps one after the other, each after the answer to the one before."""
-    writer = nsq.Writer([job.address])
+    writer = nsq.Writer([job.address], **negotiated(job))
     while not writer.conns or not all(connection.state == "CONNECTED" for connection in writer.conns.values()):  # noqa: ASYNC110 - pynsq's writer has no event for it
         await asyncio.sleep(0.01)
     for step in job.steps:
@@ -67,6 +75,7 @@ async def consume(job: Job) -> dict[str, Any]:
             finish(message)
 
     options = {"msg_timeout": job.message_timeout_ms // 1000} if job.message_timeout_ms else {}
+    options |= negotiated(job)
     reader = nsq.Reader(
         topic=job.topic,
         channel=job.channel,
