@@ -45,8 +45,8 @@ build_nsqjs() {
     rm -rf "$target/nsqjs"
     mkdir -p "$target/nsqjs"
     cp peers/nsqjs/package.json peers/nsqjs/package-lock.json peers/nsqjs/.npmrc peers/nsqjs/client.js "$target/nsqjs/"
-    # Optional parts are the native compression modules: plain connections do not load them.
-    (cd "$target/nsqjs" && npm ci --omit=optional --ignore-scripts --loglevel=error >/dev/null)
+    # Optional parts are the native compression modules; they come built.
+    (cd "$target/nsqjs" && npm ci --ignore-scripts --loglevel=error >/dev/null)
 }
 
 mkdir -p "$target/bin" "$target/stamps"

@@ -37,6 +37,22 @@ type job struct {
 	RequeueDelayMS int64  `json:"requeue_delay_ms"`
 	HoldMS         int64  `json:"hold_ms"`
 	TouchEveryMS   int64  `json:"touch_every_ms"`
+	TLSRootFile    string `json:"tls_root_file"`
+	Snappy         bool   `json:"snappy"`
+	Deflate        bool   `json:"deflate"`
+}
+
+// What is asked for beyond a plain connection.
+func negotiated(j job) (*nsq.Config, error) {
+	config := nsq.NewConfig()
+	config.AuthSecret = j.AuthSecret
+	config.Snappy = j.Snappy
+	config.Deflate = j.Deflate
+	if j.TLSRootFile == "" {
+		return config, nil
+	}
+	config.TlsV1 = true
+	return config, config.Set("tls_root_ca_file", j.TLSRootFile)
 }
 
 type delivery struct {
@@ -50,8 +66,10 @@ type delivery struct {
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func publish(j job) (any, error) {
-	config := nsq.NewConfig()
-	config.AuthSecret = j.AuthSecret
+	config, err := negotiated(j)
+	if err != nil {
+		return nil, err
+	}
 	producer, err := nsq.NewProducer(j.Address, config)
 	if err != nil {
 		return nil, err
@@ -115,8 +133,10 @@ func (h *handler) hold(message *nsq.Message) {
 }
 
 func consume(j job) (any, error) {
-	config := nsq.NewConfig()
-	config.AuthSecret = j.AuthSecret
+	config, err := negotiated(j)
+	if err != nil {
+		return nil, err
+	}
 	config.MaxInFlight = j.MaxInFlight
 	if j.MessageTimeout > 0 {
 		config.MsgTimeout = milliseconds(j.MessageTimeout)

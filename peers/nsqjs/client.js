@@ -23,11 +23,16 @@ function answer(result) {
   process.stdout.write(JSON.stringify(result) + '\n', () => process.exit(0))
 }
 
-const secret = (job) => (job.auth_secret ? {authSecret: job.auth_secret} : {})
+function negotiated(job) {
+  const options = {snappy: job.snappy, deflate: job.deflate}
+  if (job.auth_secret) options.authSecret = job.auth_secret
+  if (job.tls_root_file) Object.assign(options, {tls: true, tlsVerification: true, ca: fs.readFileSync(job.tls_root_file)})
+  return options
+}
 
 async function publish(job) {
   const [host, port] = job.address.split(':')
-  const writer = new nsq.Writer(host, Number(port), secret(job))
+  const writer = new nsq.Writer(host, Number(port), negotiated(job))
   writer.connect()
   await once(writer, 'ready', 'error')
   writer.on('error', fail)
@@ -65,7 +70,7 @@ function settle(job, message, state) {
 
 async function consume(job) {
   const found = job.directory ? {lookupdHTTPAddresses: [job.directory]} : {nsqdTCPAddresses: [job.address]}
-  const options = {...found, maxInFlight: job.max_in_flight, ...secret(job)}
+  const options = {...found, maxInFlight: job.max_in_flight, ...negotiated(job)}
   if (job.message_timeout_ms) options.messageTimeout = job.message_timeout_ms
   const reader = new nsq.Reader(job.topic, job.channel, options)
   const deliveries = []

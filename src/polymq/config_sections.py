@@ -142,10 +142,10 @@ class NsqSettings:
     https: Address | None = listener(None, "nsqd's HTTPS interface; needs tls_cert and tls_key", flag="--nsq-https")
     lookup_tcp: Address | None = listener(
         4160,
-        "nsqlookupd's TCP interface, for nodes; where this default is taken, by another directory, there is no lookup role",
+        "nsqlookupd's TCP interface, for nodes; if nobody asked for it and the port is taken, there is no lookup role",
         flag="--nsq-lookup",
     )
-    lookup_http: Address | None = listener(4161, "nsqlookupd's HTTP interface, for consumers; the same", flag="--nsq-lookup-http")
+    lookup_http: Address | None = listener(4161, "nsqlookupd's HTTP interface, for consumers; likewise", flag="--nsq-lookup-http")
     lookup_inactive_producer_timeout_ns: int = setting(
         300 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role no longer shows a node that has been silent for so long"
     )

@@ -31,6 +31,7 @@ __all__ = [
     "LOGIN_PATTERNS_MAX",
     "LOOKUP_ADDRESSES_MAX",
     "LOOKUP_CHANNELS_MAX",
+    "LOOKUP_COMMANDS_PER_TURN_MAX",
     "LOOKUP_COMMANDS_UNANSWERED_MAX",
     "LOOKUP_IDENTIFY_SIZE_BYTES_MAX",
     "LOOKUP_LINE_SIZE_BYTES_MAX",
@@ -55,6 +56,7 @@ __all__ = [
     "PEEK_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
     "QUESTIONS_MAX",
+    "QUESTIONS_WAITING_MAX",
     "READ_BUFFER_SIZE_BYTES",
     "RESOLVER_THREADS_MAX",
     "SECRET_SIZE_BYTES_MAX",
@@ -168,6 +170,8 @@ HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
 # long as the connection lasts.
 LOOKUP_LINE_SIZE_BYTES_MAX: Final = 64 * 1024
 LOOKUP_IDENTIFY_SIZE_BYTES_MAX: Final = 16 * 1024
+# What one node may say in one turn: about 4 ms. Nodes with many channels say it all at once when they connect.
+LOOKUP_COMMANDS_PER_TURN_MAX: Final = 1000
 # Names, and nodes that have them, in that directory: a thousand nodes with a thousand topics. Each costs about 300 bytes.
 LOOKUP_REGISTRATIONS_MAX: Final = 1_000_000
 # A node says PING every 15 s and is hidden after 5 min. Whoever is silent for so long is taken for a machine that
@@ -202,6 +206,8 @@ SECRET_SIZE_BYTES_MAX: Final = 16 * 1024
 # Questions asked at a time; the rest wait in order, each with its deadline running. A server that hangs for 5 s lets
 # 50 a second through, which is what its clients get from it anyway.
 QUESTIONS_MAX: Final = 256
+# Those that wait, as many as there can be connections that ask. Whoever asks and hangs up leaves its question behind.
+QUESTIONS_WAITING_MAX: Final = 10_000
 
 # Samples of one family that /metrics lists: about 20 families, 250 KB each. The rest is added up.
 METRICS_SAMPLES_PER_FAMILY_MAX: Final = 2_000

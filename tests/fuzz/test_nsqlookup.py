@@ -74,7 +74,7 @@ def test_the_directory(seed: int) -> None:
         directory.close(name)
     assert directory.registry.nodes() == []
     directory.ask("POST", "/topic/delete?topic=*")
-    assert directory.registry._registrations == 0, seed
+    assert directory.registry.size == 0, seed
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.interop.jobs import CLIENTS, Client
 from tests.interop.servers import KINDS, ROOT, Running, running
+from tests.unit.wire.authority import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,21 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server that takes a message back after a second, for what would otherwise last a minute."""
     with running(request.param, tmp_path_factory.mktemp(f"impatient-{request.param}"), message_timeout_ms=1000) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who vouches for the servers that have TLS, and for their clients."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session", params=chosen_kinds())
+def secure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Running]:
+    """A server that offers TLS."""
+    certificate = str(authority.issue("localhost"))
+    options = {"tls_cert": certificate, "tls_key": certificate, "tls_root_ca_file": str(authority.certificate)}
+    with running(request.param, tmp_path_factory.mktemp(f"secure-{request.param}"), options=options) as started:
         yield started
 
 

@@ -98,7 +98,9 @@ def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, 
             for name, values in (options or {}).items()
             for value in (values.split(",") if name in NSQD_REPEATED else [values])
         ]
-        return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", advertise, timeout, *flags]
+        # With TLS it opens an HTTPS port as well, for which few ask here.
+        https = [] if "https_address" in (options or {}) else ["-https-address=127.0.0.1:0"]
+        return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", *https, advertise, timeout, *flags]
     # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
     ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
     settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]

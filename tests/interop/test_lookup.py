@@ -35,6 +35,22 @@ def test_the_golden_script(kind: str, tmp_path: Path) -> None:
         assert play(live) == GOLDEN.read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.parametrize("kind", DIRECTORIES)
+def test_much_at_once(kind: str, tmp_path: Path) -> None:
+    server = directory(kind, tmp_path)
+    live = LiveDirectory(server.running)
+    who = b'{"broadcast_address":"node","hostname":"h","http_port":4151,"tcp_port":4150,"version":"1.3.0"}'
+    registering = b"".join(b"REGISTER topic-%d channel-%d\n" % (number % 50, number) for number in range(20_000))
+    with started(server), contextlib.ExitStack() as stack:
+        stack.callback(live.end)
+        live.connect("node")
+        answers = live.send("node", b"  V1IDENTIFY\n" + len(who).to_bytes(4, "big") + who + registering)
+        assert answers[1:] == [b"OK"] * 20_000
+        assert len(ask(server.running, "/channels?topic=topic-7")["channels"]) == 400
+        live.close("node")
+        until(lambda: ask(server.running, "/nodes")["producers"] == [])
+
+
 class Pair:
     """A directory and a node that is told of it."""
 
@@ -254,3 +270,44 @@ def test_a_directory_that_says_nothing_or_nonsense_disturbs_nobody(tmp_path: Pat
             assert "nsqlookupd 127.0.0.1:1: Connection refused" in server.log
             assert server.log.count("no answer of nsqlookupd's") == 1
         nonsense.shutdown(socket.SHUT_RDWR)
+
+
+def agreeable(listening: socket.socket, http_port: int) -> None:
+    """Answer as nsqlookupd does, for as long as the socket is open; the HTTP port is somebody else's."""
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return
+        with connection:
+            who = json.dumps({"broadcast_address": "127.0.0.1", "http_port": http_port, "tcp_port": 1, "version": "1.3.0"}).encode()
+            introduced = False
+            while data := connection.recv(65536):
+                count = data.count(b"\n")
+                if not introduced:
+                    introduced, count = True, count - 1
+                    connection.sendall(len(who).to_bytes(4, "big") + who)
+                connection.sendall(b"\0\0\0\2OK" * count)
+
+
+def test_a_directory_that_does_not_say_which_channels_there_are(tmp_path: Path, topic: str) -> None:
+    """A new topic's messages are given out after five seconds; nobody else waits at all."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_server(("127.0.0.1", 0)) as silent:
+        threading.Thread(target=agreeable, args=(listening, silent.getsockname()[1]), daemon=True).start()
+        server = node("polymq", tmp_path, f"127.0.0.1:{listening.getsockname()[1]}")
+        client = next(each for each in CLIENTS if each.name == "go-nsq")
+        with started(server):
+            tcp = server.running.tcp
+            until(lambda: "announced to nsqlookupd" in server.log)
+            began = time.monotonic()
+            assert client.publish(tcp, topic, [Step(BODIES)]) == len(BODIES)
+            assert time.monotonic() - began < 2
+            assert len(client.consume(tcp, topic, "channel", len(BODIES))) == len(BODIES)
+            assert 4 < time.monotonic() - began < 10
+            # It is being asked about one new topic; another does not wait for it.
+            client.publish(tcp, f"{topic}-probe", [Step(BODIES)])
+            began = time.monotonic()
+            client.publish(tcp, f"{topic}-more", [Step(BODIES)])
+            assert len(client.consume(tcp, f"{topic}-more", "channel", len(BODIES))) == len(BODIES)
+            assert time.monotonic() - began < 3
+        listening.shutdown(socket.SHUT_RDWR)

@@ -11,7 +11,8 @@
             message.settle()
 
 Both find their server again when they lose it. A publish is never repeated on its own: when its answer is lost, only
-the caller knows whether a second copy does harm. The connection itself is `nsq_connection.py`.
+the caller knows whether a second copy does harm. TLS, compression and the secret are options (`NsqOptions`). Read
+next: `nsq_opening.py` (how a connection begins), `nsq_connection.py` (the connection).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from polymq.clients.backoff import Backoff
-from polymq.clients.nsq_connection import NsqConnection, NsqOptions, connect, open_socket
+from polymq.clients.nsq_opening import NsqOptions, NsqTls, connect, open_socket
 from polymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from types import TracebackType
 
-__all__ = ["NsqBatch", "NsqConsumer", "NsqMessage", "NsqOptions", "NsqProducer"]
+    from polymq.clients.nsq_connection import NsqConnection
+
+__all__ = ["NsqBatch", "NsqConsumer", "NsqMessage", "NsqOptions", "NsqProducer", "NsqTls"]
 
 _log: Final = logging.getLogger(__name__)
 _DEFAULTS: Final = NsqOptions()
@@ -280,12 +283,19 @@ class NsqBatch:
             self.ended(len(ids))
 
 
+def _nobody_looks() -> None:
+    """Stand where nobody wants to know of changes."""
+
+
 class NsqConsumer:
     """Consumes one channel of one server: an async iterator of messages.
 
     `max_in_flight` messages at most are with this consumer at a time, waiting or in hand: it is the only bound on
     what is held in memory, and the server keeps to it. Messages that wait here for longer than the message timeout
     are dropped (`expired` counts them): the server gives them to somebody by then, maybe to this consumer once more.
+
+    `changed` is called whenever messages have come, or the consumer has been subscribed, cut off or stopped: for who
+    looks after several (`nsq_subscriber.py`), with `start`, `allow` and `take`.
     """
 
     def __init__(
@@ -296,6 +306,7 @@ class NsqConsumer:
         options: NsqOptions = _DEFAULTS,
         *,
         max_in_flight: int = 200,
+        changed: Callable[[], None] = _nobody_looks,
         opener: Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[None]] = open_socket,
         random: Callable[[], float] = random_module.random,
     ) -> None:
@@ -306,7 +317,11 @@ class NsqConsumer:
         self._command = frames.subscribe(topic, channel)
         self._link = _Link(address, options, opener, random)
         self._max_in_flight = max_in_flight
+        self._allowed = max_in_flight
+        self._changed = changed
+        self.received = 0
         self._connection: NsqConnection | None = None
+        self._subscription: NsqConnection | None = None  # the connection that is subscribed
         # With the time at which the server takes them back.
         self._waiting: deque[tuple[NsqConnection, MessageRun, float]] = deque()
         self._message_timeout_seconds = math.inf
@@ -322,7 +337,7 @@ class NsqConsumer:
 
     async def __aenter__(self) -> Self:
         """Connect and subscribe; raises DeadlineExceeded, or what the server refused with."""
-        self._task = asyncio.create_task(self._run(), name=f"nsq consumer of {self._link.address}")
+        self.start()
         try:
             async with asyncio.timeout(self._link.options.deadline_seconds):
                 await self._subscribed.wait()
@@ -358,6 +373,12 @@ class NsqConsumer:
                 return
             self._unseen.extend(batch)
 
+    def unseen(self) -> list[NsqMessage]:
+        """Take what would be given next without waiting: the rest of what came with the last message."""
+        found = [each for each in self._unseen if not each.is_settled and each.is_current and not each.has_expired]
+        self._unseen.clear()
+        return found
+
     async def batches(self) -> AsyncIterator[NsqBatch]:
         """Give messages as they come, many at a time, until the consumer is closed.
 
@@ -366,18 +387,50 @@ class NsqConsumer:
         while (batch := await self._next_batch()) is not None:
             yield batch
 
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        return self._link.address
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether messages can come."""
+        return self._connection is not None and self._connection is self._subscription and self._connection.is_open
+
+    @property
+    def failure(self) -> PolyMQError | None:
+        """What made it impossible to go on."""
+        return self._failure
+
+    def start(self) -> None:
+        """Begin without waiting for the server."""
+        self._task = asyncio.create_task(self._run(), name=f"nsq consumer of {self._link.address}")
+
+    def allow(self, count: int) -> None:
+        """Have at most so many messages in flight from here on, 0 for none, instead of `max_in_flight`."""
+        if count != self._allowed:
+            self._allowed = count
+            self._send_ready()
+
+    def take(self) -> NsqBatch | None:
+        """Take what has come, if something has."""
+        while self._waiting and not self._closed:
+            connection, run, expires_at = self._waiting.popleft()
+            if not connection.is_open:
+                continue
+            if asyncio.get_running_loop().time() >= expires_at:
+                self.expired += run.count
+                continue
+            self._in_hand += run.count
+            self._idle.clear()
+            return NsqBatch(connection, run, partial(self._ended, connection), expires_at)
+        return None
+
     async def _next_batch(self) -> NsqBatch | None:
         while True:
-            while self._waiting and not self._closed:
-                connection, run, expires_at = self._waiting.popleft()
-                if not connection.is_open:
-                    continue
-                if asyncio.get_running_loop().time() >= expires_at:
-                    self.expired += run.count
-                    continue
-                self._in_hand += run.count
-                self._idle.clear()
-                return NsqBatch(connection, run, partial(self._ended, connection), expires_at)
+            batch = self.take()
+            if batch is not None:
+                return batch
             if self._failure is not None:
                 raise self._failure
             if self._closed:
@@ -448,6 +501,7 @@ class NsqConsumer:
                 self._connection = connection
                 await self._subscribe(connection)
                 await connection.lost
+                self._changed()
                 if isinstance(connection.reason, ConnectionLost):
                     self._link.last_failure = str(connection.reason)
                     await asyncio.sleep(self._link.backoff.next_seconds())
@@ -477,14 +531,23 @@ class NsqConsumer:
             raise self._link.out_of_time("subscribing") from error
         timeout_ms = connection.agreed.get("msg_timeout")
         self._message_timeout_seconds = timeout_ms / _MS_PER_SECOND if isinstance(timeout_ms, int) and timeout_ms > 0 else math.inf
-        ready_max = connection.agreed.get("max_rdy_count")
-        connection.send(frames.ready(min(self._max_in_flight, ready_max if isinstance(ready_max, int) else _READY_MAX)))
+        self._subscription = connection
+        self._send_ready()
         self._link.backoff.succeeded()
         self._subscribed.set()
+        self._changed()
+
+    def _send_ready(self) -> None:
+        connection = self._connection
+        if connection is not None and self.is_subscribed:
+            ready_max = connection.agreed.get("max_rdy_count")
+            connection.send(frames.ready(min(self._allowed, ready_max if isinstance(ready_max, int) else _READY_MAX)))
 
     def _received(self, connection: NsqConnection, run: MessageRun) -> None:
         self._waiting.append((connection, run, asyncio.get_running_loop().time() + self._message_timeout_seconds))
+        self.received += run.count
         self._arrived.set()
+        self._changed()
 
     def _ended(self, connection: NsqConnection, count: int) -> None:
         if connection is self._connection:
@@ -503,3 +566,4 @@ class NsqConsumer:
         self._closed = True
         self._arrived.set()
         self._subscribed.set()
+        self._changed()

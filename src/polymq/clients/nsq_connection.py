@@ -2,22 +2,18 @@
 
 Answers come in the order of the commands, so waiting is a queue. Writes are gathered and made once per turn of the
 loop: a thousand settles are one `write`. Heartbeats are answered here; a server that falls silent is given up.
-Producers and consumers are in `nsq.py`.
+How a connection begins is in `nsq_opening.py`; producers and consumers are in `nsq.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from polymq.errors import (
     ConnectFailed,
     ConnectionLost,
-    DeadlineExceeded,
     LocalProtocolError,
     PolyMQError,
     Refusal,
@@ -26,11 +22,14 @@ from polymq.errors import (
 )
 from polymq.protocols.nsq import frames
 from polymq.protocols.nsq.frames import Error, FrameReader, MessageRun, Response, Violation
+from polymq.wire.layers import LayerFailed, LayerStack
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["NsqConnection", "NsqOptions", "connect", "open_socket", "refused"]
+    from polymq.wire.layers import Layer
+
+__all__ = ["NsqConnection", "refused"]
 
 _CODES: Final[Mapping[str, RefusalCode]] = {
     "E_BAD_TOPIC": RefusalCode.TOPIC_NAME_INVALID,
@@ -57,34 +56,6 @@ _MARK_ID: Final = b"f" * 16
 _WAITING_MAX: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class NsqOptions:
-    """How a client introduces itself and how patient it is."""
-
-    client_id: str = ""
-    user_agent: str = "polymq"
-    heartbeat_interval_ms: int = 30_000
-    message_timeout_ms: int = 0  # 0: the server's own
-    deadline_seconds: float = 30.0  # for an answer, and for finding a server
-    reconnect_seconds_first: float = 0.1
-    reconnect_seconds_max: float = 10.0
-
-    def wishes(self) -> dict[str, object]:
-        """What IDENTIFY says."""
-        hostname = socket.gethostname()
-        return {
-            "client_id": self.client_id or hostname.split(".")[0],
-            "hostname": hostname,
-            "user_agent": self.user_agent,
-            "feature_negotiation": True,
-            "heartbeat_interval": self.heartbeat_interval_ms,
-            "msg_timeout": self.message_timeout_ms,
-            "tls_v1": False,
-            "snappy": False,
-            "deflate": False,
-        }
-
-
 def refused(text: str) -> PolyMQError:
     """Make an exception of an error frame: a Refusal where the server says no, else a mistake of ours."""
     code, _, words = text.partition(" ")
@@ -96,10 +67,15 @@ def refused(text: str) -> PolyMQError:
 
 
 class NsqConnection(asyncio.Protocol):
-    """The protocol object under a producer or a consumer. Made by `connect`."""
+    """The protocol object under a producer or a consumer. Made by `nsq_opening.connect`.
+
+    Until `begin` each answer is handed out alone and what came behind it stays as it is, because the answer may say
+    that it is to be read through another layer.
+    """
 
     def __init__(self, heartbeat_interval_ms: int = 30_000) -> None:
         self.agreed: Mapping[str, Any] = {}
+        self.identity: Mapping[str, Any] = {}  # the answer to AUTH
         self.on_messages: Callable[[MessageRun], None] = _ignore
         self.on_failure: Callable[[str], None] = _ignore
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -107,6 +83,8 @@ class NsqConnection(asyncio.Protocol):
         self._silence_seconds_max = _SILENT_INTERVALS_MAX * heartbeat_interval_ms / _MS_PER_SECOND
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader()
+        self._layers: LayerStack | None = None
+        self._early: bytearray | None = bytearray()  # what has come and is not read yet; None once all is agreed on
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[bytes]] = deque()
         self._marks: deque[asyncio.Future[None]] = deque()
@@ -130,6 +108,31 @@ class NsqConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand each frame to whoever it is for."""
         self._heard_at = self._loop.time()
+        if self._layers is None:
+            self._take(data)
+            return
+        try:
+            self._take(self._layers.receive(data))
+            while self._layers.holding and self.reason is None:
+                self._take(self._layers.receive(b""))
+        except LayerFailed as error:
+            self._fail_layer(error)
+            return
+        if self._layers.wants_write():
+            self.send(b"")
+
+    def _take(self, data: bytes) -> None:
+        """Take bytes that have come through all layers."""
+        if self._early is None:
+            self._read(data)
+            return
+        self._early += data
+        while self._waiting and (size := frames.first_frame_size(self._early)):
+            frame = bytes(self._early[:size])
+            del self._early[:size]
+            self._read(frame)
+
+    def _read(self, data: bytes) -> None:
         for frame in self._reader.feed(data):
             if self.reason is not None:
                 return
@@ -198,6 +201,34 @@ class NsqConnection(asyncio.Protocol):
             waiter.set_exception(self.reason or ConnectionLost("the connection is closed"))
         return waiter
 
+    def add_layer(self, layer: Layer) -> asyncio.Future[bytes]:
+        """Put a layer around all that has not been read or written, and return the future of the OK inside it."""
+        waiter: asyncio.Future[bytes] = self._loop.create_future()
+        early = self._early
+        assert early is not None
+        if not self.is_open:
+            waiter.set_exception(self.reason or ConnectionLost("the connection is closed"))
+            return waiter
+        self._flush()
+        self._layers = self._layers or LayerStack()
+        self._layers.push_input(layer)
+        self._layers.push_output(layer)
+        self._waiting.append(waiter)
+        raw = bytes(early)
+        early.clear()
+        try:
+            self._take(layer.receive(raw))
+        except LayerFailed as error:
+            self._fail_layer(error)
+        self.send(b"")  # a handshake may have to be begun
+        return waiter
+
+    def begin(self) -> None:
+        """Read on without waiting for each answer: everything is in place."""
+        early, self._early = self._early, None
+        if early:
+            self._read(bytes(early))
+
     def mark(self) -> asyncio.Future[None]:
         """Return a future that is done when the server has acted on everything sent so far.
 
@@ -221,6 +252,8 @@ class NsqConnection(asyncio.Protocol):
         if self._transport is None:
             return
         self._flush()
+        if self._layers is not None and not self._transport.is_closing():
+            self._transport.write(self._layers.close())
         self.reason = self.reason or ConnectionLost("the connection was closed by this client")
         self._transport.close()
         await self.lost
@@ -234,7 +267,8 @@ class NsqConnection(asyncio.Protocol):
     def _flush(self) -> None:
         self._flush_planned = False
         if self._output and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(self._output))
+            data = b"".join(self._output)
+            self._transport.write(data if self._layers is None else self._layers.send(data))
         self._output.clear()
 
     def _answered(self, data: bytes) -> None:
@@ -265,6 +299,11 @@ class NsqConnection(asyncio.Protocol):
             reason = ConnectionLost(f"the server closed the connection after refusing another command: {text}")
         self._break(reason)
 
+    def _fail_layer(self, error: LayerFailed) -> None:
+        if self._layers is not None and self._transport is not None and self._layers.wants_write():
+            self._transport.write(self._layers.send(b""))  # the alert says why
+        self._break(ConnectFailed(str(error)) if self._early is not None else ConnectionLost(str(error)))
+
     def _break(self, reason: PolyMQError) -> None:
         if self.reason is None:
             self.reason = reason
@@ -281,50 +320,3 @@ class NsqConnection(asyncio.Protocol):
 
 def _ignore(_what: object) -> None:
     """Stand where nobody listens."""
-
-
-async def open_socket(address: str, factory: Callable[[], asyncio.Protocol]) -> None:
-    """Connect `host:port` or `unix:path`."""
-    loop = asyncio.get_running_loop()
-    if address.startswith("unix:"):
-        await loop.create_unix_connection(factory, address.removeprefix("unix:"))
-        return
-    host, _, port = address.rpartition(":")
-    await loop.create_connection(factory, host.strip("[]"), int(port))
-
-
-async def connect(
-    address: str,
-    options: NsqOptions,
-    opener: Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[None]] = open_socket,
-) -> NsqConnection:
-    """Open a connection and introduce the client.
-
-    Raises:  ConnectFailed, DeadlineExceeded, or what IDENTIFY was refused with.
-    """
-    connection = NsqConnection(options.heartbeat_interval_ms)
-    try:
-        async with asyncio.timeout(options.deadline_seconds):
-            await opener(address, lambda: connection)
-            connection.send(frames.MAGIC)
-            reply = await connection.request(frames.identify(options.wishes()))
-    except TimeoutError as error:
-        connection.abort(ConnectionLost("the server took too long to answer"))
-        raise DeadlineExceeded(f"{address} did not answer within {options.deadline_seconds:g} s") from error
-    except (OSError, ValueError) as error:
-        raise ConnectFailed(f"{address}: {error}") from error
-    except BaseException:
-        connection.abort(ConnectionLost("the connection was given up"))
-        raise
-    connection.agreed = _agreed(reply)
-    return connection
-
-
-def _agreed(reply: bytes) -> Mapping[str, Any]:
-    """Read the reply to IDENTIFY; a server that does not negotiate answers with a plain OK, which agrees to nothing."""
-    try:
-        agreed = json.loads(reply) if reply.startswith(b"{") else {}
-    except ValueError:
-        agreed = {}
-    assert isinstance(agreed, dict)
-    return agreed

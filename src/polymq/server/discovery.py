@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymq.core.access import ANONYMOUS
+from polymq.core.statistics import Family, Kind, Sample
 from polymq.gateways.nsq.prepare import ChannelPreparer
 from polymq.gateways.nsqlookup.own import OwnNode
 from polymq.server.announcer import Announcer
@@ -34,15 +35,22 @@ class Discovery:
             own = OwnNode(registry, identity, f"{identity.broadcast_address}:{identity.tcp_port}")
             node.broker.tell(own)
             node.broker.follow(own)
-        self._announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity)
-        self._announcer.announce_to(node.settings.nsq.lookupd_tcp_addresses)
-        surroundings = _Surroundings(node, self._announcer, registry)
+        self._announcer = announcer = Announcer(node.dialer, node.pump, node.clock, node.broker, identity)
+        announcer.announce_to(node.settings.nsq.lookupd_tcp_addresses)
+        surroundings = _Surroundings(node, announcer, registry)
         node.broker.follow(ChannelPreparer(node.broker.session(ANONYMOUS), surroundings))
+        self._register("polymq_nsq_directories_connected", "Directories that know of this node.", lambda: len(announcer.known()))
+        if registry is not None:
+            self._register("polymq_nsq_lookup_nodes", "Nodes that the lookup role shows.", lambda: len(registry.nodes()))
+            self._register("polymq_nsq_lookup_registrations", "Names in the lookup role, and nodes that have them.", lambda: registry.size)
 
     def announce_to(self, addresses: Iterable[str]) -> None:
         """Be known to these directories from now on, and to no others."""
         if self._announcer is not None:
             self._announcer.announce_to(addresses)
+
+    def _register(self, name: str, text: str, value: Callable[[], float]) -> None:
+        self._node.broker.statistics.register(Family(name, Kind.GAUGE, text, lambda: [Sample({}, value())]))
 
 
 class _Surroundings:

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["HttpOutside"]
 
 _AT_ONCE: Final = 0  # a due time that is always past
+_TOO_MANY: Final = Failure("too many questions at a time")
 
 
 class _Asking:
     """One question on its way: waiting for its turn, being dialled, or on a connection."""
 
-    __slots__ = ("alarm", "answered", "deadline_ns", "dial", "gateway", "question")
+    __slots__ = ("alarm", "answered", "deadline_ns", "dial", "gateway", "question", "waiting")
 
     def __init__(self, question: Question, answered: Callable[[object], None], deadline_ns: int) -> None:
         self.question = question
@@ -45,6 +46,7 @@ class _Asking:
         self.alarm: Alarm | None = None
         self.dial: Dial | None = None
         self.gateway: _ExchangeGateway | None = None
+        self.waiting = False  # for its turn
 
 
 class _ExchangeGateway(BaseGateway):
@@ -107,13 +109,18 @@ class HttpOutside:
         """Ask; `answered` gets an `Answer` or a `Failure` in a later turn."""
         assert isinstance(request, Question)
         asking = _Asking(request, answered, self._clock.monotonic_ns() + request.timeout_ns)
+        if len(self._waiting) >= limits.QUESTIONS_WAITING_MAX:
+            self._alarms.call_at(_AT_ONCE, partial(answered, _TOO_MANY))
+            return
         asking.alarm = self._alarms.call_at(asking.deadline_ns, partial(self._expire, asking))
         if self._under_way >= limits.QUESTIONS_MAX:
+            asking.waiting = True
             self._waiting.append(asking)
         else:
             self._start(asking)
 
     def _start(self, asking: _Asking) -> None:
+        asking.waiting = False
         self._under_way += 1
         self._dial(asking)
 
@@ -157,9 +164,9 @@ class HttpOutside:
 
     def _expire(self, asking: _Asking) -> None:
         asking.alarm = None
-        if asking in self._waiting:
-            self._waiting.remove(asking)
-            asking.answered(Failure("too many questions at a time: its turn did not come in time"))
+        if asking.waiting:
+            self._waiting.remove(asking)  # at or near the front: it came before the others
+            asking.answered(_TOO_MANY)
             return
         if asking.dial is not None:
             asking.dial.cancel()

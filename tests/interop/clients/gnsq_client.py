@@ -36,6 +36,8 @@ def consume(job: Job) -> dict[str, Any]:
         max_in_flight=job.max_in_flight,
         max_backoff_duration=0,
         auth_secret=job.auth_secret.encode() or None,
+        snappy=job.snappy,
+        deflate=job.deflate,
         **found,
     )
 

@@ -37,6 +37,9 @@ class Job:
     hold_ms: int
     touch_every_ms: int
     directory: str
+    tls_root_file: str
+    snappy: bool
+    deflate: bool
 
 
 def read_job() -> Job:

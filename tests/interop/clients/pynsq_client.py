@@ -15,13 +15,19 @@ class PublishFailedError(Exception):
     """The server answered a publish with an error."""
 
 
-def _secret(job: Job) -> dict[str, Any]:
-    return {"auth_secret": job.auth_secret} if job.auth_secret else {}
+def negotiated(job: Job) -> dict[str, Any]:
+    """Ask for TLS and compression, and say who is there."""
+    options: dict[str, Any] = {"snappy": job.snappy, "deflate": job.deflate}
+    if job.auth_secret:
+        options["auth_secret"] = job.auth_secret
+    if job.tls_root_file:
+        options |= {"tls_v1": True, "tls_options": {"ca_certs": job.tls_root_file}}
+    return options
 
 
 async def publish(job: Job) -> dict[str, Any]:
     """Publish the steps one after the other, each after the answer to the one before."""
-    writer = nsq.Writer([job.address], **_secret(job))
+    writer = nsq.Writer([job.address], **negotiated(job))
     while not writer.conns or not all(connection.state == "CONNECTED" for connection in writer.conns.values()):  # noqa: ASYNC110 - pynsq's writer has no event for it
         await asyncio.sleep(0.01)
     for step in job.steps:
@@ -70,7 +76,8 @@ async def consume(job: Job) -> dict[str, Any]:
         else:
             finish(message)
 
-    options = _secret(job) | ({"msg_timeout": job.message_timeout_ms // 1000} if job.message_timeout_ms else {})
+    options = {"msg_timeout": job.message_timeout_ms // 1000} if job.message_timeout_ms else {}
+    options |= negotiated(job)
     found = {"lookupd_http_addresses": [job.directory]} if job.directory else {"nsqd_tcp_addresses": [job.address]}
     reader = nsq.Reader(
         topic=job.topic,

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from polymq.clients.nsq_connection import NsqConnection, NsqOptions, connect, open_socket, refused
+from polymq.clients.nsq_connection import NsqConnection, refused
+from polymq.clients.nsq_opening import NsqOptions, connect, open_socket
 from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, LocalProtocolError, Refusal, RefusalCode, RemoteProtocolError
 from polymq.protocols.nsq import encode, events, frames
 from tests.unit.clients.worlds import Server, in_virtual_time

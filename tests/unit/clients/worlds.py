@@ -12,10 +12,17 @@ from polymq.protocols.nsq.commands import format_id
 from polymq.protocols.nsq.decode import Decoder
 from polymq.protocols.nsq.identify import Agreement, first_agreement, negotiate
 from polymq.protocols.nsq.settings import NsqSettings
+from polymq.wire.deflate import DeflateLayer
+from polymq.wire.layers import LayerFailed, LayerStack
+from polymq.wire.snappy import SnappyLayer
 from tests.unit.protocols.nsq.streams import told
+from tests.unit.wire.streams import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from polymq.wire.layers import Layer
+    from polymq.wire.tls import TlsLayer
 
 
 class _Selector(selectors.SelectSelector):
@@ -57,12 +64,21 @@ class Wire(asyncio.Transport):
         self.writes: list[bytes] = []
         self.ended = False
         self.rest = b""
+        self.layers: LayerStack | None = None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes.append(bytes(data))
         asyncio.get_running_loop().call_soon(self.arrive, bytes(data))
 
     def arrive(self, data: bytes) -> None:
+        if self.layers is not None:
+            try:
+                data = take(self.layers, data)
+            except LayerFailed:
+                self.end()
+                return
+            if self.layers.wants_write():
+                self.reply(b"")
         self.rest += data
         while not self.ended and not self.server.is_deaf and len(self.rest) >= self.decoder.need:
             found, consumed = self.decoder.feed(memoryview(self.rest))
@@ -74,7 +90,33 @@ class Wire(asyncio.Transport):
                 return
 
     def reply(self, data: bytes) -> None:
+        if self.layers is not None:
+            data = self.layers.send(data)
         asyncio.get_running_loop().call_soon(self.protocol.data_received, data)
+
+    def agree(self, agreement: Agreement) -> None:
+        """Answer IDENTIFY and put layers in place, in as few reads as a careless server can make of it."""
+        answer = encode.response_frame(agreement.reply)
+        layers = LayerStack()
+        compression = SnappyLayer() if agreement.snappy else DeflateLayer(agreement.deflate_level) if agreement.deflate else None
+        if agreement.tls:
+            assert self.server.make_tls is not None
+            self.reply(answer)
+            self.layers = layers
+            self.push(self.server.make_tls())
+            self.reply(encode.OK_FRAME)
+            answer = b""
+        if compression is not None:
+            self.layers = layers
+            self.push(compression)
+            answer += layers.send(encode.OK_FRAME)
+        if answer:
+            asyncio.get_running_loop().call_soon(self.protocol.data_received, answer)
+
+    def push(self, layer: Layer) -> None:
+        assert self.layers is not None
+        self.layers.push_input(layer)
+        self.layers.push_output(layer)
 
     def refuse(self, text: bytes) -> None:
         self.reply(encode.error_frame(text))
@@ -112,6 +154,8 @@ class Server:
         self.is_down = False
         self.is_deaf = False
         self.attempts_at: list[float] = []
+        self.make_tls: Callable[[], TlsLayer] | None = None
+        self.secrets: list[bytes] = []
 
     async def open(self, address: str, factory: Callable[[], asyncio.Protocol]) -> None:
         self.attempts_at.append(asyncio.get_running_loop().time())
@@ -131,7 +175,10 @@ class Server:
             case events.Identify(body):
                 outcome = negotiate(body, self.settings, wire.agreement)
                 assert isinstance(outcome, Agreement)
-                wire.reply(encode.response_frame(outcome.reply))
+                wire.agree(outcome)
+            case events.Auth(secret):
+                self.secrets.append(secret)
+                wire.reply(encode.response_frame(b'{"identity":"me","identity_url":"","permission_count":1}'))
             case events.Subscribe():
                 wire.reply(encode.OK_FRAME)
             case events.Publish():

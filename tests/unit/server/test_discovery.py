@@ -42,6 +42,10 @@ class Story:
         )
         self.discovery = Discovery(cast("Node", node))
 
+    def figures(self) -> dict[str, float]:
+        families = {family.name: family for family in self.core.broker.statistics}
+        return {name: sample.value for name, family in families.items() if "nsq" in name for sample in family.collect()}
+
     def groups(self, topic: str) -> list[str]:
         return [group.name for group in self.core.view(topic).groups]
 
@@ -58,6 +62,7 @@ def test_a_directory_is_told_and_asked() -> None:
     story.pump.turn()
     assert story.groups("t") == ["c"]
     assert stream.outgoing.endswith(b"REGISTER t\nREGISTER t c\n")
+    assert story.figures() == {"polymq_nsq_directories_connected": 1}
 
 
 def test_the_lookup_role_lists_this_node_and_knows_channels() -> None:
@@ -72,6 +77,9 @@ def test_the_lookup_role_lists_this_node_and_knows_channels() -> None:
     assert node.identity == NODE
     assert node.remote_address == "node:4150"
     assert story.registry.topics_of(node) == [("new", False), ("old", False)]
+    # Three names: two topics and a channel; this node has them all.
+    figures = {"polymq_nsq_directories_connected": 0, "polymq_nsq_lookup_nodes": 1, "polymq_nsq_lookup_registrations": 6}
+    assert story.figures() == figures
 
 
 def test_the_addresses_change_only_once_there_is_something_to_tell() -> None:

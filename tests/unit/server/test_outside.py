@@ -198,7 +198,7 @@ def test_only_so_many_at_a_time() -> None:
     story.world.turn()
     assert len(story.dialer.dials) == limits.QUESTIONS_MAX + 1
     story.world.pass_time(5 * SECOND_NS)
-    assert story.results[1:] == [Failure("too many questions at a time: its turn did not come in time")]
+    assert story.results[1:] == [Failure("too many questions at a time")]
     story.world.pass_time(4 * SECOND_NS)
     assert len(story.results) == limits.QUESTIONS_MAX + 2
     assert story.idle()
@@ -224,3 +224,14 @@ def test_through_the_pump() -> None:
     answer = Answer(200, ((b"content-length", b"5"),), b"hello")
     assert gateway.calls == ["opened", b"who", f"answered 1 {answer}", b"next"]
     assert not stream.closed()
+
+
+def test_only_so_many_wait() -> None:
+    story = Story()
+    for _ in range(limits.QUESTIONS_MAX + limits.QUESTIONS_WAITING_MAX + 1):
+        story.ask()
+    assert story.results == []
+    story.world.turn()
+    assert story.results == [Failure("too many questions at a time")]
+    assert story.idle()
+    assert len(story.results) == limits.QUESTIONS_MAX + limits.QUESTIONS_WAITING_MAX + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -13,6 +14,7 @@ from cryptography.x509.oid import NameOID
 if TYPE_CHECKING:
     from pathlib import Path
 
+_LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 _NO_ENCRYPTION = serialization.NoEncryption()
 
 
@@ -47,7 +49,7 @@ class Authority:
             .not_valid_before(now - dt.timedelta(days=20))
             .not_valid_after(now + dt.timedelta(days=days))
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(str(name))]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(str(name)), _LOOPBACK]), critical=False)
             .sign(self._key, hashes.SHA256())
         )
 

@@ -10,7 +10,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from polymq.wire.layers import Layer
+    from polymq.wire.layers import Layer, LayerStack
 
 OK = bytes.fromhex("00000006000000004f4b")
 BODY = b"polymq " * 285 + b"12345"
@@ -33,7 +33,7 @@ DEFLATE_READS = (
 )
 
 
-def take(layer: Layer, data: bytes) -> bytes:
+def take(layer: Layer | LayerStack, data: bytes) -> bytes:
     """Have a layer receive everything, as its user has to."""
     plain = layer.receive(data)
     while layer.holding:

@@ -9,7 +9,6 @@ subscribed stays so.
 from __future__ import annotations
 
 import logging
-from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +20,7 @@ from polymq.gateways.nsq import http_format
 from polymq.limits import SECRET_SIZE_BYTES_MAX
 from polymq.protocols.http.client import Answer, Failure, Question
 from polymq.protocols.nsq.auth import AuthReply, form, https_url, read_auth_reply, server_url
-from polymq.protocols.nsq.events import Finish, Publish
+from polymq.protocols.nsq.events import Publish
 from polymq.wire.slices import MessageBatch
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ class Doorkeeper:
         return self._concluded(verdict)
 
     def hold(self, events: Iterable[Event]) -> None:
-        """Keep events until the answer is there. They refer to input that is gone by then, so that is copied."""
+        """Keep events until the answer is there."""
         self._held.extend(_kept(event) for event in events)
 
     def release(self) -> list[Event]:
@@ -241,9 +240,5 @@ class Doorkeeper:
 
 
 def _kept(event: Event) -> Event:
-    if isinstance(event, Publish):
-        return replace(event, batch=MessageBatch.of(event.batch.bodies()))
-    if isinstance(event, Finish):
-        ids = array("q", event.ids[event.first : event.first + event.count])
-        return replace(event, ids=memoryview(ids), first=0)
-    return event
+    """Copy what lies in the view that was fed. The decoder's own arrays stay: it is not fed while somebody is asked."""
+    return replace(event, batch=MessageBatch.of(event.batch.bodies())) if isinstance(event, Publish) else event

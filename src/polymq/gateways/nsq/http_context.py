@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from polymq.gateways.nsq.http_streaming import Stream
     from polymq.gateways.nsq.stats_memory import MemoryFigures
 
-__all__ = ["NsqHttp", "NsqNode", "default_node_id"]
+__all__ = ["NsqChanging", "NsqHttp", "NsqNode", "default_node_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,14 @@ def default_node_id(host_name: str) -> int:
 
 
 @dataclass(slots=True)
+class NsqChanging:
+    """The options that can be changed while the node runs, as they are now: one object, however many contexts there are."""
+
+    log_level: str = "info"
+    lookupd_addresses: list[str] | None = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class NsqHttp:
     """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal.
 
@@ -71,8 +79,7 @@ class NsqHttp:
     memory: Callable[[], MemoryFigures] = memory_of_this_process
     change_log_level: Callable[[str], None] = lambda _: None
     change_lookupd_addresses: Callable[[list[str]], None] = lambda _: None
-    log_level: str = "info"
-    lookupd_addresses: list[str] | None = field(default_factory=list)
+    changing: NsqChanging = field(default_factory=NsqChanging)
     streams: dict[str, Stream] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
 

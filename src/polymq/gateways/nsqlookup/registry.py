@@ -68,6 +68,11 @@ class Registry:
         self._channels: dict[str, dict[str, Producers]] = {}
         self._registrations = 0  # names and producers together
 
+    @property
+    def size(self) -> int:
+        """How many registrations there are: names, and nodes that have them."""
+        return self._registrations
+
     # -- what nodes say --------------------------------------------------------------------------------------------
 
     def connect(self, node: Node) -> None:

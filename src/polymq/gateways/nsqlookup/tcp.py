@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from polymq.errors import Refusal
 from polymq.gateways.contract import BaseGateway
-from polymq.gateways.effects import Close, Send, SetTimer, TimerName
+from polymq.gateways.effects import Close, Pause, Resume, Send, SetTimer, TimerName
 from polymq.gateways.nsqlookup.registry import Node
 from polymq.limits import LOOKUP_SILENCE_NS_MAX
 from polymq.protocols.nsqlookup import problems
@@ -46,12 +46,19 @@ class LookupGateway(BaseGateway):
         self._watch(effects)
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
-        """Carry out every whole command; the answers go out together."""
+        """Carry out whole commands, but only so many in a turn; the answers go out together."""
         self._heard_ns = self._monotonic_ns()
         events, consumed = self._decoder.feed(view)
-        self.need = self._decoder.need
-        self._carry_out(events, effects)
+        goes_on = self._carry_out(events, effects)
+        self.need = self._decoder.need or 1
+        if goes_on and not self._decoder.need:
+            effects.append(Pause())
+            self.ring()
         return consumed
+
+    def woken(self, effects: list[Effect]) -> None:
+        """Go on with what was too much for one turn."""
+        effects.append(Resume())
 
     def eof(self, effects: list[Effect]) -> None:
         """Say what a node that only closed its sending side can still read."""
@@ -73,7 +80,8 @@ class LookupGateway(BaseGateway):
     def _watch(self, effects: list[Effect]) -> None:
         effects.append(SetTimer(TimerName.READ_DEADLINE, self._heard_ns + LOOKUP_SILENCE_NS_MAX))
 
-    def _carry_out(self, events: list[Event], effects: list[Effect]) -> None:
+    def _carry_out(self, events: list[Event], effects: list[Effect]) -> bool:
+        """Do what a node asked for; whether the connection goes on."""
         answers: list[bytes] = []
         failure = b""
         for event in events:
@@ -91,6 +99,7 @@ class LookupGateway(BaseGateway):
             effects.append(Send(b"".join(answers)))
         if failure:
             effects.append(Close(failure.decode("utf-8", "replace")))
+        return not failure
 
     def _ping(self, _event: Ping) -> bytes:
         if self._node is not None:

@@ -34,8 +34,10 @@ __all__ = [
     "Response",
     "Violation",
     "WireMessage",
+    "auth",
     "deferred_publish",
     "finish",
+    "first_frame_size",
     "identify",
     "multi_publish",
     "publish",
@@ -186,6 +188,16 @@ class FrameReader:
         return frames
 
 
+def first_frame_size(data: bytes | bytearray) -> int:
+    """How many bytes the first frame has, if it is there whole, else 0. What is no frame counts to the end."""
+    if len(data) < _FRAME_HEADER.size:
+        return 0
+    size, kind = _FRAME_HEADER.unpack_from(data)
+    if not _is_frame(size, kind):
+        return len(data)
+    return 4 + size if 4 + size <= len(data) else 0
+
+
 def _is_frame(size: int, kind: int) -> bool:
     size_min = _MESSAGE_FRAME_SIZE_MIN if kind == _MESSAGE else _TYPE_SIZE_BYTES
     return kind in {_RESPONSE, _ERROR, _MESSAGE} and size_min <= size <= FRAME_SIZE_BYTES_MAX
@@ -207,6 +219,11 @@ def _sized(body: bytes) -> bytes:
 def identify(wishes: Mapping[str, object]) -> bytes:
     """Say who the client is and what it would like; `protocols.nsq.identify.Wishes` lists the keys."""
     return b"IDENTIFY\n" + _sized(json.dumps(wishes, separators=(",", ":")).encode())
+
+
+def auth(secret: str) -> bytes:
+    """Say who the client is to a server that wants to know."""
+    return b"AUTH\n" + _sized(secret.encode())
 
 
 def subscribe(topic: str | bytes, channel: str | bytes) -> bytes:

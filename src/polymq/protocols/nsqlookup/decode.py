@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from polymq.limits import LOOKUP_IDENTIFY_SIZE_BYTES_MAX, LOOKUP_LINE_SIZE_BYTES_MAX
+from polymq.limits import LOOKUP_COMMANDS_PER_TURN_MAX, LOOKUP_IDENTIFY_SIZE_BYTES_MAX, LOOKUP_LINE_SIZE_BYTES_MAX
 from polymq.protocols.nsq.names import is_valid_name
 from polymq.protocols.nsqlookup import problems
 from polymq.protocols.nsqlookup.events import Identify, Ping, Register, Unregister, Violation
@@ -48,10 +48,16 @@ class Decoder:
         self._searched = 0
 
     def feed(self, view: memoryview) -> tuple[list[Event], int]:
-        """Decode every whole command; give the events and how many bytes they were. A Violation is the last event."""
+        """Decode whole commands; give the events and how many bytes they were. A Violation is the last event.
+
+        `LOOKUP_COMMANDS_PER_TURN_MAX` events are the most: then `need` is 0, and the rest may be fed at once.
+        """
         events: list[Event] = []
         at = 0
         while not self._ended:
+            if len(events) == LOOKUP_COMMANDS_PER_TURN_MAX:
+                self.need = 0
+                return events, at
             event, size = self._next(view, at)
             if event is None and not size:
                 return events, at

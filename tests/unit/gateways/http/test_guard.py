@@ -171,6 +171,8 @@ def test_another_address_is_asked_for_itself() -> None:
     story = Story()
     story.ask(secret="planted")
     story.asked[0][1](reply(authorization()))
+    story.wire.wait(limits.HTTP_POLL_INTERVAL_NS)
+    assert story.ask(secret="planted", wire=story.connection()) == "me:body"
     story.ask(secret="planted", wire=story.connection("10.0.0.2"))
     assert len(story.asked) == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -66,6 +67,16 @@ def test_whoever_announces_this_node_is_told(world: NsqWorld) -> None:
     for value in (b'["a:1"]', b"[]", b"null", b"[1]"):
         world.ask("PUT", "/config/nsqlookupd_tcp_addresses", value)
     assert told == [["a:1"], [], []]
+
+
+def test_a_change_is_seen_by_every_context(world: NsqWorld) -> None:
+    """A connection may have a context with a session of its own."""
+    shared, world.context = world.context, replace(world.context)
+    world.ask("PUT", "/config/nsqlookupd_tcp_addresses", b'["a:1"]')
+    world.ask("PUT", "/config/log_level", b"error")
+    world.context = shared
+    assert world.get("/config/nsqlookupd_tcp_addresses").text == '["a:1"]'
+    assert world.get("/config/log_level").text == "4"
 
 
 def test_addresses_are_no_more_than_anybody_needs(world: NsqWorld) -> None:

@@ -61,7 +61,14 @@ class GuardedClient(Client):
         if self.asking:
             self.rest += data
             return []
-        effects = super().send(data)
+        effects: list[Effect] = []
+        buffer = bytearray(self.rest + data)
+        if len(buffer) < self.gateway.need:
+            self.rest = bytes(buffer)
+            return effects
+        consumed = self.gateway.feed(memoryview(buffer), effects)
+        self.rest = bytes(buffer[consumed:])
+        buffer[:] = b"?" * len(buffer)  # the view is only valid during the call
         self._note(effects)
         return effects
 
@@ -231,7 +238,10 @@ def test_it_is_renewed_by_the_command_that_needs_it(single: World) -> None:
     assert texts(effects) == [OK_FRAME * 3, OK_FRAME, OK_FRAME]
     client.turn()
     assert {topic.name: topic.message_count for topic in single.broker.catalogue.topics.values()} == {"t": 5, "u": 1}
-    assert only(client.send(publish(b"t", b"d"))) == OK_FRAME
+    client.send(b"SUB t c\nRDY 9\n")
+    client.turn()
+    assert [body for _, _, body in client.messages()] == [b"a", b"b", b"b", b"b", b"later"]
+    assert only(client.send(publish(b"u", b"d"))) == OK_FRAME
     assert len(client.questions) == 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymq.gateways.contract import Peer
-from polymq.gateways.effects import Close, Send, SetTimer, TimerName
+from polymq.gateways.effects import Close, Pause, Resume, Send, SetTimer, TimerName
 from polymq.gateways.nsqlookup.http import LookupHttp, lookup_router
 from polymq.gateways.nsqlookup.registry import Registry
 from polymq.gateways.nsqlookup.tcp import LookupGateway
@@ -30,18 +30,26 @@ class Link:
         self.timers: dict[TimerName, int | None] = {}
         self.closed = False
         self.reason = ""
+        self.turns = 0  # how often the gateway asked to go on in another turn
+        self._paused = False
         self._rest = b""
         self._output = b""
         self._call(gateway.opened)
 
     def send(self, data: bytes) -> list[bytes | None]:
         self._rest += data
+        self._feed()
+        while self._paused and not self.closed:
+            self.turns += 1
+            self._call(self.gateway.woken)
+        return self._taken()
+
+    def _feed(self) -> None:
         effects: list[Effect] = []
         if not self.closed and len(self._rest) >= self.gateway.need:
             consumed = self.gateway.feed(memoryview(self._rest), effects)
             self._rest = self._rest[consumed:]
         self._apply(effects)
-        return self._taken()
 
     def finish(self) -> list[bytes | None]:
         if not self.closed:
@@ -70,6 +78,11 @@ class Link:
             elif isinstance(effect, Close):
                 self.reason = effect.reason
                 self.close()
+            elif isinstance(effect, Pause):
+                self._paused = True
+            elif isinstance(effect, Resume):
+                self._paused = False
+                self._feed()
             else:
                 assert isinstance(effect, SetTimer)
                 self.timers[effect.name] = effect.due_ns

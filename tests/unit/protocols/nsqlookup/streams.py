@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from polymq.limits import LOOKUP_COMMANDS_PER_TURN_MAX
 from polymq.protocols.nsqlookup.decode import Decoder
 from polymq.protocols.nsqlookup.events import Violation
 from polymq.protocols.nsqlookup.settings import MAGIC
@@ -32,9 +33,13 @@ def run(stream: bytes, cuts: Iterable[int] = (), *, magic: bytes = MAGIC) -> lis
         rest += stream[start:stop]
         if len(rest) < decoder.need:
             continue
-        found, consumed = decoder.feed(memoryview(rest))
-        events += found
-        rest = rest[consumed:]
+        while True:
+            found, consumed = decoder.feed(memoryview(rest))
+            events += found
+            rest = rest[consumed:]
+            if decoder.need:
+                break
+            assert len(found) == LOOKUP_COMMANDS_PER_TURN_MAX
         assert decoder.need > len(rest), "need must ask for more than is there"
     return events + decoder.eof()
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polymq.limits import LOOKUP_IDENTIFY_SIZE_BYTES_MAX, LOOKUP_LINE_SIZE_BYTES_MAX
+from polymq.limits import LOOKUP_COMMANDS_PER_TURN_MAX, LOOKUP_IDENTIFY_SIZE_BYTES_MAX, LOOKUP_LINE_SIZE_BYTES_MAX
 from polymq.protocols.nsqlookup.decode import Decoder
 from polymq.protocols.nsqlookup.events import Identify, Ping, Register, Unregister, Violation
 from polymq.protocols.nsqlookup.identify import Identity
@@ -124,6 +124,19 @@ def test_a_line_that_drips_in_is_not_searched_again_and_again() -> None:
         assert decoder.need == len(drip) + 1
     # What was looked at is not looked at again: a line end that appears there is not seen.
     assert decoder.feed(memoryview(b"\n" * 10 + b"x")) == ([], 0)
+
+
+@pytest.mark.parametrize("more", [0, 1, LOOKUP_COMMANDS_PER_TURN_MAX + 1])
+def test_only_so_many_commands_at_a_time(more: int) -> None:
+    most = LOOKUP_COMMANDS_PER_TURN_MAX
+    decoder = Decoder()
+    decoder.feed(memoryview(MAGIC))
+    stream = b"PING\n" * (most + more)
+    events, consumed = decoder.feed(memoryview(stream))
+    assert (len(events), consumed, decoder.need) == (most, 5 * most, 0)
+    events, consumed = decoder.feed(memoryview(stream[consumed:]))
+    assert len(events) == min(more, most)
+    assert run(stream) == [Ping()] * (most + more)
 
 
 def test_nothing_comes_after_a_violation() -> None:

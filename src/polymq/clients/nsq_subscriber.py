@@ -1,0 +1,305 @@
+"""Consume one channel of several servers, those that are named or those that nsqlookupd knows.
+
+    async with NsqSubscriber("flights", "delays", lookups=["127.0.0.1:4161"], max_in_flight=500) as subscriber:
+        await subscriber.run(handle, concurrency=10)     # settles what `handle` returns from, gives back what it raises on
+
+    async for message in subscriber: ...                 # or as with NsqConsumer
+
+What is in flight is divided among the servers (`nsq_sharing.py`), each of which is an `NsqConsumer` that finds its
+server again by itself. A server that nsqlookupd does not know any more is left once its connection has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random as random_module
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from polymq.clients.nsq import NsqConsumer
+from polymq.clients.nsq_lookup import LookupOptions, find_servers
+from polymq.clients.nsq_opening import NsqOptions, open_socket
+from polymq.clients.nsq_sharing import Sharing, Throttle
+from polymq.errors import DeadlineExceeded, LocalProtocolError, PolyMQError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from types import TracebackType
+
+    from polymq.clients.nsq import NsqMessage
+
+__all__ = ["HandlerOptions", "NsqSubscriber"]
+
+_DEFAULTS: Final = NsqOptions()
+_LOOKUP: Final = LookupOptions()
+_MS_PER_SECOND: Final = 1000
+# How often places are given to other servers, when there are more of them than messages allowed in flight.
+_PERIOD_SECONDS: Final = 5.0
+
+log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerOptions:
+    """What happens to a message that `run`'s handler raises on: the defaults are go-nsq's.
+
+    It is given back, to come again after `requeue_seconds` times its attempts; after `attempts_max` it is settled and
+    logged (0: never). Everything else waits meanwhile, and goes on with one message at a time.
+    """
+
+    attempts_max: int = 5
+    requeue_seconds: float = 90.0
+    requeue_seconds_max: float = 900.0
+    backoff_seconds_first: float = 1.0
+    backoff_seconds_max: float = 120.0
+
+
+_HANDLER: Final = HandlerOptions()
+
+
+class NsqSubscriber:
+    """An async iterator of messages of all servers, or, with `run`, a handler's caller."""
+
+    def __init__(
+        self,
+        topic: str,
+        channel: str,
+        options: NsqOptions = _DEFAULTS,
+        *,
+        addresses: Sequence[str] = (),
+        lookups: Sequence[str] = (),
+        max_in_flight: int = 200,
+        handling: HandlerOptions = _HANDLER,
+        lookup: LookupOptions = _LOOKUP,
+        opener: Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[None]] = open_socket,
+        find: Callable[..., Awaitable[set[str]]] = find_servers,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        if not addresses and not lookups:
+            raise LocalProtocolError("neither servers nor nsqlookupds: there is nobody to consume from")
+        if max_in_flight < 1:
+            raise LocalProtocolError(f"max_in_flight is {max_in_flight}; it must be at least 1")
+        self.given_up = 0
+        self._topic, self._channel, self._options = topic, channel, options
+        self._named = tuple(addresses)
+        self._lookups = tuple(lookups)
+        self._lookup = lookup
+        self._max_in_flight = max_in_flight
+        self._handling = handling
+        self._opener, self._find, self._random = opener, find, random
+        self._consumers: dict[str, NsqConsumer] = {}
+        self._received: dict[str, int] = {}
+        self._unknown: set[str] = set()  # found once, and not known to nsqlookupd any more
+        self._sharing = Sharing(max_in_flight)
+        self._throttle = Throttle(handling.backoff_seconds_first, handling.backoff_seconds_max)
+        self._throttled: asyncio.TimerHandle | None = None
+        self._changes = asyncio.Event()
+        self._turn = itertools.count()
+        self._unseen: list[NsqMessage] = []  # the next one is last
+        self._closed = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @property
+    def addresses(self) -> list[str]:
+        """The servers that are consumed from, or tried."""
+        return sorted(self._consumers)
+
+    async def __aenter__(self) -> Self:
+        """Begin; raises DeadlineExceeded when none of the named servers is there in time, or what all of them refuse with."""
+        for address in self._named:
+            self._join(address)
+        if self._lookups:
+            await self._look_up(self._lookups[0])
+            self._tasks.append(asyncio.create_task(self._keep_looking(), name=f"lookup of {self._topic}"))
+        self._tasks.append(asyncio.create_task(self._keep_rotating(), name=f"sharing of {self._topic}"))
+        if self._named:
+            try:
+                async with asyncio.timeout(self._options.deadline_seconds):
+                    while not any(each.is_subscribed for each in self._consumers.values()):
+                        self._raise_failure()
+                        await self._change()
+            except TimeoutError as error:
+                await self.close()
+                raise DeadlineExceeded(f"none of {', '.join(self._named)} answered within {self._options.deadline_seconds:g} s") from error
+            except PolyMQError:
+                await self.close()
+                raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[NsqMessage]:
+        """Give messages one by one until closed; several tasks may do so at once. Raises what a server refused with."""
+        while not self._closed:
+            while self._unseen and not self._closed:
+                message = self._unseen.pop()
+                if not message.is_current or message.is_settled:
+                    continue
+                if message.has_expired:
+                    message.drop()
+                else:
+                    yield message
+            if not self._refill():
+                self._raise_failure()
+                if not self._closed:
+                    await self._change()
+
+    async def run(self, handler: Callable[[NsqMessage], Awaitable[None]], *, concurrency: int = 1) -> None:
+        """Have `handler` called for every message, for so many at a time, until closed; raises as iterating does.
+
+        A message that it has neither settled nor given back is settled when it returns. When it raises, see
+        `HandlerOptions`.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(self._handle_all(handler))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # they all have the same reason
+
+    async def close(self, grace_seconds: float = 0.0) -> None:
+        """Stop; see `NsqConsumer.close`."""
+        self._closed = True
+        self._changes.set()
+        for task in self._tasks:
+            task.cancel()
+        if self._throttled is not None:
+            self._throttled.cancel()
+        for message in self._unseen:
+            if message.is_current and not message.is_settled:
+                message.requeue()
+        self._unseen.clear()
+        await asyncio.gather(*(each.close(grace_seconds) for each in self._consumers.values()), *self._leaving)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # --- Messages -----------------------------------------------------------------------------------------------------
+
+    async def _change(self) -> None:
+        self._changes.clear()
+        await self._changes.wait()
+
+    def _refill(self) -> bool:
+        """Take the next batch, beginning with another server each time."""
+        consumers = list(self._consumers.values())
+        first = next(self._turn)
+        for index in range(len(consumers)):
+            batch = consumers[(first + index) % len(consumers)].take()
+            if batch is not None:
+                self._unseen = [*reversed(list(batch)), *self._unseen]
+                return True
+        return False
+
+    def _raise_failure(self) -> None:
+        """Raise what a named server refused with, if no other one is left; others may do better."""
+        failures = [each.failure for each in self._consumers.values()]
+        if failures and failures[0] is not None and all(failures):
+            raise failures[0]
+
+    async def _handle_all(self, handler: Callable[[NsqMessage], Awaitable[None]]) -> None:
+        async for message in self:
+            try:
+                await handler(message)
+            except Exception as error:
+                self._failed(message, error)
+            else:
+                if not message.is_settled:
+                    message.settle()
+                self._throttle.succeeded(asyncio.get_running_loop().time())
+            self._share()
+
+    def _failed(self, message: NsqMessage, error: Exception) -> None:
+        handling = self._handling
+        name = message.id.decode("ascii", "replace")
+        if handling.attempts_max and message.attempts >= handling.attempts_max:
+            self.given_up += 1
+            log.error("%s: message %s is given up after %d attempts: %r", self._topic, name, message.attempts, error)
+            if not message.is_settled:
+                message.settle()
+        else:
+            delay_seconds = min(handling.requeue_seconds * message.attempts, handling.requeue_seconds_max)
+            log.warning("%s: message %s comes again in %g s: %r", self._topic, name, delay_seconds, error)
+            if not message.is_settled:
+                message.requeue(int(delay_seconds * _MS_PER_SECOND))
+        self._throttle.failed(asyncio.get_running_loop().time())
+
+    # --- Servers ------------------------------------------------------------------------------------------------------
+
+    def _join(self, address: str) -> None:
+        if address not in self._consumers:
+            consumer = NsqConsumer(
+                address,
+                self._topic,
+                self._channel,
+                self._options,
+                max_in_flight=self._max_in_flight,
+                changed=self._note_change,
+                opener=self._opener,
+                random=self._random,
+            )
+            consumer.allow(0)  # its share comes when it is subscribed
+            self._consumers[address] = consumer
+            consumer.start()
+
+    def _note_change(self) -> None:
+        self._changes.set()
+        for address in [each for each in self._unknown if each in self._consumers and not self._consumers[each].is_subscribed]:
+            self._leave(address)
+        self._share()
+
+    def _leave(self, address: str) -> None:
+        self._unknown.discard(address)
+        consumer = self._consumers.pop(address)
+        self._received.pop(address, None)
+        task = asyncio.create_task(consumer.close(), name=f"leaving {address}")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    def _share(self, *, rotate: bool = False) -> None:
+        """Tell every server how much it may send now."""
+        if self._closed:
+            return
+        now = asyncio.get_running_loop().time()
+        live = [address for address, each in self._consumers.items() if each.is_subscribed]
+        if rotate:
+            received = {address: self._consumers[address].received for address in live}
+            shares = self._sharing.rotate(live, {each for each in live if received[each] != self._received.get(each, 0)})
+            self._received = received
+        else:
+            shares = self._sharing.divide(live)
+        limit = self._throttle.limit(now)
+        for index, address in enumerate(shares):
+            self._consumers[address].allow(shares[address] if limit is None else limit if index == 0 else 0)
+        until = self._throttle.until()
+        if self._throttled is not None:
+            self._throttled.cancel()
+            self._throttled = None
+        if until is not None and until > now:
+            self._throttled = asyncio.get_running_loop().call_at(until, self._share)
+
+    async def _keep_rotating(self) -> None:
+        while True:
+            await asyncio.sleep(_PERIOD_SECONDS)
+            self._share(rotate=True)
+
+    async def _keep_looking(self) -> None:
+        """Ask one nsqlookupd after the other, for as long as we are here."""
+        for address in itertools.cycle([*self._lookups[1:], self._lookups[0]]):
+            await asyncio.sleep(self._lookup.interval_seconds * (1 + self._lookup.jitter * self._random()))
+            await self._look_up(address)
+
+    async def _look_up(self, address: str) -> None:
+        try:
+            found = await self._find(address, self._topic, secret=self._options.auth_secret, timeout_seconds=self._lookup.timeout_seconds)
+        except PolyMQError as error:
+            log.warning("%s", error)  # what was known before still holds
+            return
+        for server in found:
+            self._join(server)
+        self._unknown = set(self._consumers) - found - set(self._named)
+        self._note_change()
