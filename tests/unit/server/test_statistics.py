@@ -152,7 +152,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "METRICS.md"
 
 
 def test_the_page_lists_every_metric(tmp_path: Path) -> None:
-    nsq = NsqSettings(tcp=ANY_PORT, http=ANY_PORT, e2e_processing_latency_percentiles=(0.5,))
+    nsq = NsqSettings(tcp=ANY_PORT, http=ANY_PORT, lookup_tcp=ANY_PORT, lookup_http=ANY_PORT, e2e_processing_latency_percentiles=(0.5,))
     node = Node(Settings(server=ServerSettings(data=tmp_path / "data", http=ANY_PORT), nsq=nsq))
     mounts = mount_all(node, backlog=5)
     try:
