@@ -27,6 +27,8 @@ __all__ = [
     "HTTP_STREAM_BEAT_NS",
     "HTTP_WAIT_NS_MAX",
     "LATENCY_QUANTILES_MAX",
+    "LAYER_NS_PER_TURN_MAX",
+    "LAYER_PIECES_PER_TURN_MAX",
     "LAYER_PIECE_SIZE_BYTES_MAX",
     "LOGIN_PATTERNS_MAX",
     "LOOKUP_ADDRESSES_MAX",
@@ -85,8 +87,11 @@ READ_BUFFER_SIZE_BYTES: Final = 256 * 1024
 PENDING_INPUT_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 # What a compressed stream may unfold to at a time; the rest stays compressed until that has been handled, so that a
-# bomb holds no memory and takes no longer turn than a full read does. As large as one read.
-LAYER_PIECE_SIZE_BYTES_MAX: Final = 256 * 1024
+# bomb holds no memory. Pieces of one connection follow one another in a turn, up to this many and for this long: as
+# much as a few full reads, but commands that take long to handle do not keep the others waiting.
+LAYER_PIECE_SIZE_BYTES_MAX: Final = 64 * 1024
+LAYER_PIECES_PER_TURN_MAX: Final = 16
+LAYER_NS_PER_TURN_MAX: Final = 1_000_000
 # Output before the end of a TLS handshake: a greeting or an error, not a stream.
 TLS_EARLY_OUTPUT_SIZE_BYTES_MAX: Final = 64 * 1024
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STREAMS_PER_SEED = 40
 # More than that is never made of one stream here: bombs are stopped where a connection would go on in the next turn.
-PLAIN_SIZE_BYTES_MAX = 8 * LAYER_PIECE_SIZE_BYTES_MAX
+PLAIN_SIZE_BYTES_MAX = 64 * LAYER_PIECE_SIZE_BYTES_MAX
 
 
 def plain(random_: random.Random) -> bytes:

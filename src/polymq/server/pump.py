@@ -31,6 +31,7 @@ from polymq.server.connection import Connection, ConnectionState, PumpTimer
 from polymq.server.intake import ENDED, InputTooLarge, Intake
 from polymq.server.settings import PumpSettings
 from polymq.server.timers import Alarm, Timers
+from polymq.server.unfolding import Unfolding
 from polymq.server.upgrades import PumpMeans, Upgrades
 from polymq.wire.layers import LayerFailed
 
@@ -83,7 +84,7 @@ class Pump:
         self._dirty: list[Connection] = []
         self._gated: list[Connection] = []
         self._again: list[Connection] = []
-        self._unfolding: list[Connection] = []
+        self._unfolding = Unfolding(clock, self._unfold)
         self._rung: list[Connection] = []
 
     @property
@@ -162,8 +163,10 @@ class Pump:
     def end_turn(self) -> None:
         """Do everything that is not reading: time, commit, deliveries, writing."""
         broker, store = self._broker, self._store
-        if self._again or self._unfolding:
+        if self._again:
             self._feed_all_again()
+        if self._unfolding:
+            self._unfolding.run()
         broker.tick()
         due_ns = self._timers.due_ns()
         if due_ns is not None and due_ns <= (now_ns := self._clock.monotonic_ns()):
@@ -263,14 +266,9 @@ class Pump:
     def _follow_layers(self, connection: Connection, layers: LayerStack) -> None:
         """Have what is still compressed read in the next turn; see whether the peer has ended a layer."""
         if layers.holding:
-            self._note_unfolding(connection)
+            self._unfolding.note(connection)
         elif layers.closing:
             self._end_input(connection)
-
-    def _note_unfolding(self, connection: Connection) -> None:
-        if not connection.unfolding:
-            connection.unfolding = True
-            self._unfolding.append(connection)
 
     def _feed_again(self, connection: Connection) -> None:
         """Go on with input that was kept; in this turn, if it has not come to that yet."""
@@ -279,7 +277,6 @@ class Pump:
 
     def _feed_all_again(self) -> None:
         again, self._again = self._again, []
-        unfolding, self._unfolding = self._unfolding, []
         for connection in again:
             if connection.state is not _OPEN or connection.paused or connection.asking is not None:
                 continue
@@ -293,11 +290,11 @@ class Pump:
                 self._drop(connection, "more unconsumed input than the limit")
             except Exception as error:
                 self._crash(connection, error)
-        for connection in unfolding:
-            connection.unfolding = False
-            # One that is not to be read is noted again when it is.
-            if connection.state is _OPEN and connection.reads(congested=self._congested):
-                self._read(connection)
+
+    def _unfold(self, connection: Connection) -> None:
+        """Handle a piece of what is still compressed; a connection that is not to be read is noted again when it is."""
+        if connection.state is _OPEN and connection.reads(congested=self._congested):
+            self._read(connection)
 
     def _end_input(self, connection: Connection) -> None:
         """The peer sends nothing more: that is the end of the connection, as far as every protocol is concerned."""
@@ -524,7 +521,7 @@ class Pump:
             connection.watched = watched
             self._watcher.watch(connection, readable=watched[0], writable=watched[1])
             if watched[0] and connection.layers is not None and connection.layers.holding:
-                self._note_unfolding(connection)
+                self._unfolding.note(connection)
 
     def _follow_congestion(self) -> None:
         self._congested = self._store.congested

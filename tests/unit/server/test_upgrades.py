@@ -241,7 +241,11 @@ def test_a_bomb_is_handled_piece_by_piece_one_in_each_turn() -> None:
     pieces = 20
     count = pieces * limits.LAYER_PIECE_SIZE_BYTES_MAX // len(line)
     world, stream, gateway, connection = deflating(line * count)
-    gateway.on_line = lambda _line, _effects: None
+
+    def take_time(_line: bytes, _effects: list[Effect]) -> None:
+        world.clock.now_ns += limits.LAYER_NS_PER_TURN_MAX
+
+    gateway.on_line = take_time
     del gateway.calls[:], gateway.views[:]
     world.pump.readable(connection)
     turns = 1
