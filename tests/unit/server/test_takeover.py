@@ -82,7 +82,7 @@ def drain(node: Node, session: Session, topic: str, group: str) -> list[tuple[by
     inbox = Inbox()
     subscription = session.subscribe(topic, group, listener=inbox, lease_ns=60 * SECOND_NS)
     session.credit(subscription, 10_000)
-    for _ in range(20):
+    for _ in range(60):
         node.broker.tick()
         node.store.commit()
         node._worker.drain()  # what is read from the disk is there then
