@@ -336,7 +336,8 @@ def _build_topic(kernel: Kernel, replay: _Replay, spec: _Topic) -> Topic:
     topic = Topic(spec.namespace, spec.name, partitions, sync=spec.sync, ephemeral=False)
     topic.paused = spec.paused
     for partition in partitions:
-        if replay.truncate(partition.number, partition.log.end):
+        # Where a log that could not be read ends is not known: what was settled there stays so until the next start.
+        if not partition.log.failed and replay.truncate(partition.number, partition.log.end):
             kernel.journal(entries.truncated(partition.number, partition.log.end))
         partition.held_from = spec.held[partition.index]
         if partition.number in replay.schedules:
@@ -351,7 +352,7 @@ def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Pa
     partition.schedule = schedule
     waiting = replay.scheduled.get(partition.number, {})
     for offset, (target, due_ns) in replay.releases.get(partition.number, {}).items():
-        if target >= partition.log.end:
+        if target >= partition.log.end and not partition.log.failed:
             waiting[offset] = due_ns
             kernel.journal(entries.scheduled(partition.number, offset, 1, due_ns))
     for offset, due_ns in waiting.items():

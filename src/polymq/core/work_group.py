@@ -74,6 +74,20 @@ class Share:
         dropped = sum(min(end, limit) - first for first, end in self.skips if first < limit)
         return max(0, limit - next_offset - dropped)
 
+    def leave_out(self, first: int, end: int) -> None:
+        """Note that offsets [first, end) are dropped. The ranges stay in order and apart, since only the first is looked at."""
+        skips = self.skips
+        if not skips or first > skips[-1][1]:
+            skips.append((first, end))
+            return
+        if first >= skips[-1][0]:
+            skips[-1] = (skips[-1][0], max(end, skips[-1][1]))
+            return
+        apart = [skip for skip in skips if skip[1] < first or skip[0] > end]
+        joined = [skip for skip in skips if skip[1] >= first and skip[0] <= end]
+        whole = (min([first, *(skip[0] for skip in joined)]), max([end, *(skip[1] for skip in joined)]))
+        self.skips = deque(sorted([*apart, whole]))
+
     def pass_skips(self) -> None:
         """Step over what was dropped, if the group has come to it."""
         while self.skips and self.skips[0][0] <= self.window.next:
@@ -433,7 +447,8 @@ class WorkGroup:
         """Drop everything that the group has: waiting, deferred and out."""
         self.journal_settled()
         for share in self.shares:
-            end = max(share.window.next, share.partition.limit)
+            # What was appended and waits for its sync, too: it may be a deferred message that was acknowledged long ago.
+            end = max(share.window.next, share.partition.given_end)
             share.window.empty(end)
             share.skips = deque(skip for skip in share.skips if skip[1] > end)
             if not self.ephemeral:
@@ -469,7 +484,7 @@ class WorkGroup:
         first = max(first, share.window.next)
         if first >= end:
             return
-        share.skips.append((first, end))
+        share.leave_out(first, end)
         if not self.ephemeral:
             self._kernel.journal(journal_entries.dropped(self.id, share.partition.number, first, end))
 
@@ -486,7 +501,8 @@ class WorkGroup:
         """Recovery: take over what the journal says. `due` gives the due times of deferred messages by id."""
         for share in self.shares:
             number = share.partition.number
-            share.skips.extend(skips.get(number, ()))
+            for first, end in skips.get(number, ()):
+                share.leave_out(first, end)
             if number not in windows:
                 continue
             share.window = windows[number]
