@@ -37,19 +37,19 @@ class Deliveries:
             raise PromiseBrokenError(f"{connection.name}: a message after CLOSE_WAIT")
         publication = self._identify(channel, body)
         self.management.check_delivery(channel, publication, made_ns)
-        if publication.removed_ns is not None:
-            return publication  # made before its topic was deleted: nothing follows from it
-        self.book.locate(publication, message_id)
+        gone = publication.removed_ns is not None
+        if not gone:
+            self.book.locate(publication, message_id)
         share = channel.shares.get(message_id)
         if share is None or share.serial != publication.serial:
             share = channel.shares[message_id] = Share(publication.serial, message_id, channel)
         share.delivered += 1
         connection.seen.add(message_id)
-        unsure_ns = channel.unsure.get(publication.serial)
-        if unsure_ns is not None and made_ns > unsure_ns:
-            del channel.unsure[publication.serial]
-        elif unsure_ns is not None or made_ns < share.lease_seen_ns:
-            share.hold(None)  # made before the newest delivery that was seen, perhaps: nothing follows from it
+        if gone or self._is_blurred(channel, publication, made_ns):
+            share.renew()  # made before it was dropped or deleted, perhaps: nothing follows from it
+            return publication
+        if made_ns < share.lease_seen_ns:
+            share.hold(None)  # made before the newest delivery that was seen, perhaps
             return publication
         wall_ns = self.book.clock.wall_ns()
         if share.finished_ns is not None:
@@ -63,6 +63,14 @@ class Deliveries:
                 command.redelivered = (connection.name, wall_ns)
         self._lease(connection, share, attempts, made_ns=made_ns)
         return publication
+
+    def _is_blurred(self, channel: Channel, publication: Publication, made_ns: int) -> bool:
+        """Whether the channel may have lost the message after this frame was made; else it has it for certain from here on."""
+        moments = (publication.dropped_ns, publication.unsure_ns, channel.unsure.get(publication.serial), channel.dropped.get(publication.serial))
+        if any(each is not None and made_ns <= each for each in moments):
+            return True
+        channel.unsure.pop(publication.serial, None)
+        return False
 
     def check_due(self, share: Share, due_wall_ns: int, wall_ns: int) -> None:
         """A deferred message may not come before its time."""
@@ -98,8 +106,10 @@ class Deliveries:
             )
         if attempts <= share.attempts and share.life == self.book.life:
             raise PromiseBrokenError(f"{share} went from attempt {share.attempts} to {attempts}")
-        most = share.delivered + share.channel.ended_connections
-        if attempts > most:
+        channel = share.channel
+        most = share.delivered + channel.ended_connections
+        unseen = channel.unseen or any(other.held_up for other in self.book.connections if other.channel is channel)
+        if attempts > most and not unseen:
             raise PromiseBrokenError(f"{share} is at attempt {attempts}, but it was sent {share.delivered - 1} times before")
 
     def _check_order(self, connection: Connection, share: Share, publication: Publication, attempts: int) -> None:

@@ -156,6 +156,7 @@ class Ledger:
             share.let_go(connection)
         if connection.channel is not None:
             connection.channel.ended_connections += 1
+            connection.channel.unseen |= connection.held_up
             self.management.left(connection.channel)
 
     def _send(self, connection: Connection, command: Command) -> None:
@@ -193,7 +194,7 @@ class Ledger:
         self._check_open(JOURNAL, publication.sent_ns, f"message {publication.serial}")
         if not publication.due_wall_ns:
             for place in self._closed_ns:
-                if place.topic == publication.topic:
+                if place.topic == publication.topic and self._closed_ns[place] > self.book.topic(publication.topic).remade_ns:
                     self._check_open(place, publication.sent_ns, f"message {publication.serial}")
         publication.acknowledged_ns = now_ns
         if publication.unsure_ns is not None or publication.removed_ns is not None:
@@ -210,7 +211,7 @@ class Ledger:
 
     def _check_open(self, place: Place, sent_ns: int, what: str) -> None:
         closed_ns = self._closed_ns.get(place)
-        if closed_ns is not None and sent_ns > closed_ns:
+        if closed_ns is not None and sent_ns > closed_ns + self.durability.slack_ns:
             where = "the journal" if place == JOURNAL else f"{place.topic}"
             raise PromiseBrokenError(f"{what} was acknowledged although {where} cannot be written or synced")
 
@@ -299,7 +300,7 @@ class Ledger:
         """
         self.durability.failed(place, kind)
         if kind == "sync" and (alone or place == JOURNAL):
-            self._closed_ns.setdefault(place, self.clock.monotonic_ns() + self.durability.slack_ns)
+            self._closed_ns.setdefault(place, self.clock.monotonic_ns())
 
     def power_lost(self) -> None:
         """The power failed, after `stopped`: promises that were not synced are forgiven, and no others."""

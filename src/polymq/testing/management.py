@@ -76,6 +76,7 @@ class Management:
         elif kind is OrderKind.DELETE_TOPIC:
             target.paused = target.resumed_ns = target.confirmed_ns = None
             target.maybe_paused_ns = 0
+            target.remade_ns = order.sent_ns
             for each in book.channels_of(topic):
                 each.paused = each.confirmed_ns = None
                 each.first = False
@@ -139,9 +140,11 @@ class Management:
         topic = self.book.topic(publication.topic)
         what = f"message {publication.serial} of {channel}"
         self.check_there(publication, made_ns)
-        for since_ns in (publication.dropped_ns, channel.dropped.get(publication.serial)):
-            if since_ns is not None and made_ns > since_ns:
-                raise PromiseBrokenError(f"{what} came although it was emptied or deleted before")
+        if publication.dropped_ns is not None and made_ns > publication.dropped_ns:
+            raise PromiseBrokenError(f"{what} came although its topic was emptied before")
+        dropped_ns = channel.dropped.get(publication.serial)
+        if dropped_ns is not None and made_ns > dropped_ns:
+            raise PromiseBrokenError(f"{what} came although its channel was emptied or deleted before")
         if channel.paused is not None and made_ns > channel.paused.since_ns:
             raise PromiseBrokenError(f"{what} came although the channel is paused")
         pause = topic.paused
@@ -176,7 +179,7 @@ class Management:
                 self._renew(channel, order, certain=False)
         elif order.kind is OrderKind.EMPTY_TOPIC:
             for publication in book.publications_of(order.topic):
-                publication.unsure_ns = book.clock.monotonic_ns()
+                self._withhold(publication)
         elif order.kind in (OrderKind.DELETE_CHANNEL, OrderKind.EMPTY_CHANNEL):
             self._renew(book.channel(order.topic, order.channel), order, certain=False)
         elif order.kind in (OrderKind.PAUSE_TOPIC, OrderKind.UNPAUSE_TOPIC):
@@ -223,7 +226,7 @@ class Management:
                 before = publication.acknowledged_ns is not None and publication.acknowledged_ns < topic.maybe_paused_ns
                 if before and any(channel.confirmed_ns is not None and channel.confirmed_ns < publication.sent_ns for channel in channels):
                     continue
-            publication.unsure_ns = now_ns
+            self._withhold(publication)
 
     def _paused_topic(self, order: Order, topic: Topic) -> None:
         if topic.paused is None and not self._contested(order):
@@ -263,9 +266,11 @@ class Management:
         now_ns = self.book.clock.monotonic_ns()
         for publication in self.book.publications_of(channel.topic):
             scheduled = keeps_scheduled and publication.due_wall_ns > 0
-            if scheduled and publication.due_wall_ns > self.book.clock.wall_ns() + self.book.wall_slack_ns:
-                continue
             appended = not scheduled or any(seen_ns < order.sent_ns for seen_ns in publication.ids.values())
+            emptied = not appended and channel.dropped.pop(publication.serial, None) is not None
+            waits = scheduled and publication.due_wall_ns > self.book.clock.wall_ns() + self.book.wall_slack_ns
+            if waits and not appended and not emptied:
+                continue
             if certain and appended and self._was_there(publication, order):
                 channel.dropped.setdefault(publication.serial, now_ns)
             else:
@@ -278,6 +283,12 @@ class Management:
             channel.renewed_ns = now_ns
             for share in channel.shares.values():
                 share.renew()
+
+    def _withhold(self, publication: Publication) -> None:
+        """A topic may have been emptied of a message: it stays in the log, unless it had not got there."""
+        if publication.due_wall_ns and not publication.ids:
+            self._blur(publication)
+        publication.unsure_ns = self.book.clock.monotonic_ns()
 
     def _blur(self, publication: Publication) -> None:
         """A message may be gone, or not."""

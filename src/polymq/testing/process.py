@@ -193,15 +193,16 @@ class BrokerProcess:
 
     # What an inspector sees.
 
-    def place(self, number: int) -> Place | None:
-        """Say what a partition's folder belongs to; None if it is nothing's any more."""
+    def places(self) -> dict[int, Place]:
+        """Say what each partition's folder belongs to."""
+        found: dict[int, Place] = {}
         for topic in self.broker.catalogue.topics.values():
             for partition in topic.partitions:
-                if partition.number == number:
-                    return Place(number, topic.name)
-                if partition.schedule is not None and partition.schedule.log.number == number:
-                    return Place(number, topic.name, schedule=True)
-        return None
+                found[partition.number] = Place(partition.number, topic.name)
+                if partition.schedule is not None:
+                    number = partition.schedule.log.number
+                    found[number] = Place(number, topic.name, schedule=True)
+        return found
 
 
 def read_partitions(session: Session, topics: Sequence[str], turn: Callable[[], None]) -> list[tuple[int, list[tuple[int, bytes]]]]:

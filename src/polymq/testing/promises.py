@@ -59,7 +59,8 @@ class Topic:
     """One topic name. `confirmed_ns`: when it was first known to be there, by an answer that needs it.
 
     `paused` is set while it is certain that nothing new may reach the channels; `resumed_ns` while it is certain that
-    it may (0: nobody ever asked for a pause); `maybe_paused_ns`: else, since when that is not certain.
+    it may (0: nobody ever asked for a pause); `maybe_paused_ns`: else, since when that is not certain. `remade_ns`: when it
+    was last asked to be deleted.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Topic:
     paused: Pause | None = None
     resumed_ns: int | None = 0
     maybe_paused_ns: int = 0
+    remade_ns: int = 0
 
     @property
     def ephemeral(self) -> bool:
@@ -118,6 +120,7 @@ class Channel:
     name: str
     confirmed_ns: int | None = None
     ended_connections: int = 0
+    unseen: bool = False  # deliveries have gone to a connection that never took them
     paused: Pause | None = None
     shares: dict[int, Share] = field(default_factory=dict)
     dropped: dict[int, int] = field(default_factory=dict)
@@ -192,7 +195,7 @@ class Share:
 class Connection:
     """One connection of one client. `ready_max`: the highest RDY that the broker may be going by.
 
-    `left_ns`: when the broker confirmed that it sends no more messages.
+    `left_ns`: when the broker confirmed that it sends no more messages. `held_up`: the network has not taken all of it.
     """
 
     name: str
@@ -203,6 +206,7 @@ class Connection:
     ready: int = 0
     ready_max: int = 0
     left_ns: int | None = None
+    held_up: bool = False
     commands: deque[Command] = field(default_factory=deque)
     held: dict[int, Share] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)

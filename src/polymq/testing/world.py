@@ -58,6 +58,7 @@ class World:
         self.clients: list[Client] = []
         self.process: BrokerProcess | None = None
         self.faults = Faults(self)
+        self._places: dict[int, Place] = {}
         self._serial = 0
         # The present life: its first message, its beginning, how long it is to last (0: it has no messages).
         self._serials_before = 0
@@ -99,8 +100,10 @@ class World:
         return client
 
     def place(self, number: int) -> Place | None:
-        """Say what a partition's folder belongs to, if there is a broker to ask."""
-        return None if self.process is None else self.process.place(number)
+        """Say what a partition's folder belongs to, as the broker that runs, or the last one that knew, has it."""
+        if self.process is not None:
+            self._places.update(self.process.places())
+        return self._places.get(number)
 
     # The run.
 
@@ -148,6 +151,7 @@ class World:
         self.ledger.stopped(clean=plan.ending is Ending.STOP)
         power_loss = plan.ending.power_loss
         if self.process is not None:
+            self._places.update(self.process.places())
             self.process.vanish(power_loss=power_loss)
         self.process = None
         self.files = self.files.crash(power_loss=power_loss)
