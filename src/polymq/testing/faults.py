@@ -59,6 +59,7 @@ class Faults:
     def clear(self) -> None:
         """Let nothing more go wrong."""
         self._agenda.clear()
+        self.struck_places.clear()
         self._world.files.faults.clear()
         self._world.files.capacity_bytes = _UNLIMITED_BYTES
 

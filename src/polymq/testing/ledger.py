@@ -333,7 +333,7 @@ class Ledger:
             if not publication.sync and not loss.log_keeps(topic, message_id >> OFFSET_BITS, seen_ns):
                 publication.ids_before[message_id] = publication.ids.pop(message_id)
         if publication.due_wall_ns:
-            publication.copies_max += self._released_again(publication, loss)
+            self._excuse_release(publication, loss)
         if publication.sync or publication.promised_ns is None or publication.ids:
             return
         at_ns = publication.promised_ns
@@ -344,12 +344,20 @@ class Ledger:
         if not kept:
             publication.promised_ns = None
 
-    def _released_again(self, publication: Publication, loss: Loss) -> bool:
-        """Excuse what is known: a power loss may take the journal's note of a release and leave what was released."""
+    def _excuse_release(self, publication: Publication, loss: Loss) -> None:
+        """Excuse what is known: a power loss may take the journal's note of a release, and leave what was released.
+
+        Then it is released once more, and a channel that was emptied of it while it waited gets what was left.
+        """
         if publication.due_wall_ns > self.clock.wall_ns() + self.book.wall_slack_ns:
-            return False
-        seen = [seen_ns for seen_ns in publication.ids.values() if loss.journal_keeps(seen_ns)]
-        return not seen
+            return
+        seen_ns = [*publication.ids.values(), *publication.ids_before.values()]
+        if any(loss.journal_keeps(each) for each in seen_ns):
+            return
+        publication.copies_max += 1
+        for channel in self.book.channels_of(publication.topic):
+            if channel.dropped.pop(publication.serial, None) is not None:
+                channel.unsure[publication.serial] = self.clock.monotonic_ns()
 
     # What is left at the end.
 
@@ -389,8 +397,8 @@ class Ledger:
             return True  # the first channel gets what was there before it
         return channel.confirmed_ns is not None and publication.sent_ns > channel.confirmed_ns
 
-    def check_log(self, partitions: Iterable[tuple[int, Sequence[tuple[int, bytes]]]]) -> None:
-        """Compare what the logs hold, as (partition number, (offset, body) pairs), with what was promised."""
-        self.log_book.check_all(partitions)
+    def check_log(self, partitions: Iterable[tuple[int, Sequence[tuple[int, bytes]]]], *, asked_ns: int | None = None) -> None:
+        """Compare what the logs hold, as (partition number, (offset, body) pairs), with what was promised before `asked_ns`."""
+        self.log_book.check_all(partitions, asked_ns=self.clock.monotonic_ns() + 1 if asked_ns is None else asked_ns)
 
 

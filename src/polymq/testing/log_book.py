@@ -112,8 +112,8 @@ class LogBook:
 
     # -- at the end --------------------------------------------------------------------------------------------------
 
-    def check_all(self, partitions: Iterable[tuple[int, Sequence[tuple[int, bytes]]]]) -> None:
-        """Compare what the logs hold, as (partition number, (offset, body) pairs), with what was promised."""
+    def check_all(self, partitions: Iterable[tuple[int, Sequence[tuple[int, bytes]]]], *, asked_ns: int) -> None:
+        """Compare what the logs hold, as (partition number, (offset, body) pairs), with what was promised before `asked_ns`."""
         found: dict[int, list[tuple[int, int]]] = {}
         starts: dict[int, int] = {}
         for number, records in partitions:
@@ -126,7 +126,8 @@ class LogBook:
                     raise PromiseBrokenError(f"partition {number}: offset {offset} is where {records[0][0] + index} should be")
                 self._check_record(number, offset, body, found, orders)
         for publication in self.book.publications.values():
-            if publication.promised_ns is not None and publication.serial not in found and not self._may_be_dropped(publication, starts):
+            is_promised = publication.promised_ns is not None and publication.promised_ns < asked_ns
+            if is_promised and publication.serial not in found and not self._may_be_dropped(publication, starts):
                 raise PromiseBrokenError(
                     f"message {publication.serial} of {publication.topic} was acknowledged or read, and is not in the log"
                 )

@@ -284,6 +284,7 @@ class World:
             raise PromiseBrokenError(f"the store is not well after a clean life: {health}")
         readers = [LogReader(self, f"inspector.{topic.name}", topic.name, thorough=True) for topic in self.options.topics]
         self.clients += readers
+        asked_ns = self.clock.monotonic_ns()
         self._wait(lambda: not all(reader.is_done for reader in readers), "the log cannot be read to its end")
-        self.ledger.check_log([each for reader in readers for each in reader.records.items()])
+        self.ledger.check_log([each for reader in readers for each in reader.records.items()], asked_ns=asked_ns)
         self.trace("nothing came back, the log is whole")
