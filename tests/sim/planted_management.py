@@ -190,7 +190,7 @@ def order_is_broken_now_and_then() -> Iterator[None]:
             before = len(deliveries)
             more = bool(dispatch(self, deliveries))
             if len(deliveries) > before + 1 and strikes():
-                deliveries[before:] = deliveries[:before:-1] + [deliveries[before]]
+                deliveries[before:] = [*deliveries[:before:-1], deliveries[before]]
             return more
 
         return reversed_dispatch
@@ -251,9 +251,7 @@ def retention_is_impatient() -> Iterator[None]:
     """Messages go as soon as nobody needs them."""
 
     def make(retain: Any) -> Any:
-        return lambda self, first_needed, *, now_ns, age_ns, size_bytes: retain(
-            self, first_needed, now_ns=now_ns, age_ns=0, size_bytes=0
-        )
+        return lambda self, first_needed, *, now_ns, age_ns, size_bytes: retain(self, first_needed, now_ns=now_ns, age_ns=0, size_bytes=0)
 
     with replaced(Log, "retain", make):
         yield

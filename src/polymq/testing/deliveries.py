@@ -66,7 +66,12 @@ class Deliveries:
 
     def _is_blurred(self, channel: Channel, publication: Publication, made_ns: int) -> bool:
         """Whether the channel may have lost the message after this frame was made; else it has it for certain from here on."""
-        moments = (publication.dropped_ns, publication.unsure_ns, channel.unsure.get(publication.serial), channel.dropped.get(publication.serial))
+        moments = (
+            publication.dropped_ns,
+            publication.unsure_ns,
+            channel.unsure.get(publication.serial),
+            channel.dropped.get(publication.serial),
+        )
         if any(each is not None and made_ns <= each for each in moments):
             return True
         channel.unsure.pop(publication.serial, None)

@@ -59,10 +59,7 @@ class Loss:
     def log_keeps(self, topic: str, number: int | None, at_ns: int, *, schedule: bool = False) -> bool:
         """Whether what was appended by then to a partition of a topic is; None: to one of them, nobody knows which."""
         return at_ns <= self.until_ns and not any(
-            doubt.place.topic == topic
-            and doubt.place.schedule == schedule
-            and number in (None, doubt.place.number)
-            and doubt.covers(at_ns)
+            doubt.place.topic == topic and doubt.place.schedule == schedule and number in (None, doubt.place.number) and doubt.covers(at_ns)
             for doubt in self.doubts
         )
 

@@ -21,7 +21,7 @@ from polymq.testing.deliveries import Deliveries
 from polymq.testing.durability import JOURNAL, Durability, Place
 from polymq.testing.log_book import LogBook
 from polymq.testing.management import Management
-from polymq.testing.promises import Book, Channel, Command, Connection, PromiseBrokenError, Publication, Share, Verb
+from polymq.testing.promises import Book, Channel, Command, Connection, PromiseBrokenError, Publication, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -400,5 +400,3 @@ class Ledger:
     def check_log(self, partitions: Iterable[tuple[int, Sequence[tuple[int, bytes]]]], *, asked_ns: int | None = None) -> None:
         """Compare what the logs hold, as (partition number, (offset, body) pairs), with what was promised before `asked_ns`."""
         self.log_book.check_all(partitions, asked_ns=self.clock.monotonic_ns() + 1 if asked_ns is None else asked_ns)
-
-

@@ -85,7 +85,9 @@ class LogBook:
             first = index - (serial - publication.first)
             if publication.due_wall_ns or publication.count == 1:
                 continue
-            if first < 0 or serials[first : first + publication.count] != list(range(publication.first, publication.first + publication.count)):
+            if first < 0 or serials[first : first + publication.count] != list(
+                range(publication.first, publication.first + publication.count)
+            ):
                 raise PromiseBrokenError(f"an MPUB was torn: message {serial} stands alone in partition {number}")
 
     def check_epoch(self, number: int, epochs: Sequence[tuple[int, int]], batches: Sequence[ReadBatch]) -> None:

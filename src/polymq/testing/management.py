@@ -129,7 +129,8 @@ class Management:
         """Whether something is under way that takes from consumers what they hold."""
         takes = (OrderKind.EMPTY_CHANNEL, OrderKind.DELETE_CHANNEL)
         return any(
-            order.topic == channel.topic and (order.kind is OrderKind.DELETE_TOPIC or (order.kind in takes and order.channel == channel.name))
+            order.topic == channel.topic
+            and (order.kind is OrderKind.DELETE_TOPIC or (order.kind in takes and order.channel == channel.name))
             for order in self._waiting
         )
 
@@ -363,10 +364,10 @@ class Management:
                 del channel.dropped[serial]
                 channel.unsure[serial] = now_ns
         for publication in self.book.publications.values():
-            if publication.removed_ns is not None and not loss.journal_keeps(publication.removed_ns):
-                if not self.book.topic(publication.topic).ephemeral:
-                    publication.removed_ns = None
-                    self._blur(publication)
+            lasting = not self.book.topic(publication.topic).ephemeral
+            if lasting and publication.removed_ns is not None and not loss.journal_keeps(publication.removed_ns):
+                publication.removed_ns = None
+                self._blur(publication)
             if publication.dropped_ns is not None and not loss.journal_keeps(publication.dropped_ns):
                 publication.dropped_ns = None
                 publication.unsure_ns = self.book.clock.monotonic_ns()

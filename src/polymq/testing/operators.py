@@ -131,9 +131,9 @@ class Operator(HttpClient):
 
 
 class _Partition(NamedTuple):
-    """One partition as the catalogue described it."""
+    """One partition as the catalogue described it. `place` counts within the topic."""
 
-    index: int
+    place: int
     number: int
     epochs: list[tuple[int, int]]
     start: int
@@ -193,7 +193,7 @@ class LogReader(HttpClient):
             arguments["max_bytes"] = random.choice(_SIZES_BYTES)
             arguments["wait_ms"] = random.choice(_WAITS_MS)
         asked_ns = self.world.clock.monotonic_ns()
-        path = f"/v1/topics/{self.topic.replace('#', '%23')}/{partition.index}/records"
+        path = f"/v1/topics/{self.topic.replace('#', '%23')}/{partition.place}/records"
         self._ask("GET", path, lambda answer: self._got(partition, position, asked_ns, answer), **arguments)
 
     def _got(self, partition: _Partition, position: int, asked_ns: int, answer: Answer) -> None:
@@ -234,7 +234,9 @@ class LogReader(HttpClient):
 
     def _nothing(self, partition: _Partition, position: int, readable: int) -> None:
         if position < readable:
-            raise PromiseBrokenError(f"{self.connection.name}: partition {partition.number} gives nothing at {position}, readable is {readable}")
+            raise PromiseBrokenError(
+                f"{self.connection.name}: partition {partition.number} gives nothing at {position}, readable is {readable}"
+            )
 
     def _out_of_range(self, partition: _Partition, position: int, said: dict[str, int]) -> None:
         """The log does not go so far any more, or begins later: read on from where it can be read."""

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from polymq.core.ports import Clock
 
-__all__ = ["Book", "Channel", "Command", "Connection", "Pause", "PromiseBrokenError", "Publication", "Share", "Topic", "Verb", "is_ephemeral"]
+__all__ = [
+    "Book",
+    "Channel",
+    "Command",
+    "Connection",
+    "Pause",
+    "PromiseBrokenError",
+    "Publication",
+    "Share",
+    "Topic",
+    "Verb",
+    "is_ephemeral",
+]
 
 _TIMEOUT_NS: Final = 60_000_000_000
 

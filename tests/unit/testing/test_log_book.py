@@ -1,10 +1,10 @@
 """Tests of what readers of the log must be shown."""
 
 import pytest
+from tests.unit.testing.test_ledger import SECOND, Stage, body
 
 from polymq.testing.log_book import LogBook, ReadBatch
 from polymq.testing.promises import Book, PromiseBrokenError
-from tests.unit.testing.test_ledger import SECOND, Stage, body
 
 
 def read(stage: Stage, *batches: tuple[int, int, tuple[int, ...]], epoch: int = 1) -> list[int]:
@@ -55,7 +55,13 @@ def test_what_is_shown_is_what_was_published_when_it_is_due_and_whole() -> None:
     stage.publish(2, delay_ns=SECOND)
     stage.ledger.publishes(stage.publisher, "other", [(3, body(3))])
     assert read(stage, (1, 0, (0, 1))) == [0, 1]
-    for serials, complaint in (((0,), "torn"), ((1,), "torn"), ((2,), "before its time"), ((3,), "belongs to topic other"), ((9,), "nobody")):
+    for serials, complaint in (
+        ((0,), "torn"),
+        ((1,), "torn"),
+        ((2,), "before its time"),
+        ((3,), "belongs to topic other"),
+        ((9,), "nobody"),
+    ):
         with pytest.raises(PromiseBrokenError, match=complaint):
             read(Stage() if serials == (9,) else stage, (1, 0 if serials == (0,) else sum(serials), serials))
 

@@ -1,10 +1,10 @@
 """Tests of what follows from managing topics and channels: each rule can be broken and is then noticed."""
 
 import pytest
+from tests.unit.testing.test_ledger import SECOND, Stage
 
 from polymq.testing.management import Order, OrderKind
 from polymq.testing.promises import Connection, PromiseBrokenError, Verb
-from tests.unit.testing.test_ledger import SECOND, Stage
 
 EPHEMERAL = "passing#ephemeral"
 
