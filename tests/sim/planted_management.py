@@ -326,3 +326,14 @@ def start_that_fails_does_not_say_why() -> Iterator[None]:
 
     with replaced(Store, "_start", make):
         yield
+
+
+@bug
+def failed_sync_is_kept_to_itself() -> Iterator[None]:
+    """A partition that cannot be synced takes no more writes, and nobody is told."""
+
+    def make(health: Any) -> Any:
+        return lambda self: [problem for problem in health(self) if "cannot be synced" not in problem]
+
+    with replaced(Store, "health", make):
+        yield

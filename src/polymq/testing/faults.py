@@ -12,7 +12,7 @@ from polymq.testing.network import FakeStream
 from polymq.testing.promises import PromiseBrokenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from polymq.errors import StoreError
     from polymq.testing.durability import Place
@@ -33,6 +33,7 @@ class Faults:
         self._world = world
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self.struck_places: list[str] = []  # in this start of the broker
+        self._unsynced: list[tuple[int, Place]] = []  # when a sync of what failed in this life
 
     @property
     def wakes_at_ns(self) -> int:
@@ -60,6 +61,7 @@ class Faults:
         """Let nothing more go wrong."""
         self._agenda.clear()
         self.struck_places.clear()
+        self._unsynced.clear()
         self._world.files.faults.clear()
         self._world.files.capacity_bytes = _UNLIMITED_BYTES
 
@@ -105,6 +107,17 @@ class Faults:
         if place is not None:
             alone = not place.schedule and any(plan.name == place.topic and plan.partitions == 1 for plan in world.options.topics)
             world.ledger.failed(place, "write" if kind == "write" else "sync", alone=alone)
+            if kind != "write":
+                self._unsynced.append((world.clock.monotonic_ns(), place))
+
+    def check_health(self, problems: Sequence[str]) -> None:
+        """What the broker says of its health names every sync that failed, once that was noticed."""
+        world = self._world
+        noticed_ns = world.clock.monotonic_ns() - world.ledger.durability.slack_ns
+        for at_ns, place in self._unsynced:
+            name = "the journal" if place == JOURNAL else f"partition {place.number}:"
+            if at_ns < noticed_ns and world.is_there(place) and not any(name in problem for problem in problems):
+                raise PromiseBrokenError(f"a sync of {name} has failed, but all that is said is {problems}")
 
     def _fail(self, kind: str) -> None:
         path = self._world.random.choice(("", "journal/", "partitions/", "partitions/"))

@@ -14,6 +14,7 @@ from polymq.errors import StoreError
 from polymq.testing.clients import NEVER_NS, Client, Consumer, LastPublisher, Publisher
 from polymq.testing.clock import FakeClock
 from polymq.testing.disk import FakeFiles, SimulatedKill
+from polymq.testing.durability import JOURNAL
 from polymq.testing.faults import Faults
 from polymq.testing.ledger import Ledger
 from polymq.testing.network import FakeNetwork, NetworkConditions
@@ -105,6 +106,10 @@ class World:
             self._places.update(self.process.places())
         return self._places.get(number)
 
+    def is_there(self, place: Place) -> bool:
+        """Whether the broker still has what a folder belongs to."""
+        return place == JOURNAL or place in self.process_running.places().values()
+
     # The run.
 
     def run(self) -> None:
@@ -136,6 +141,7 @@ class World:
             self._start(plan.lasts_ns)
             self.faults.plan(plan.lasts_ns)
             self._run_until(clock.monotonic_ns() + plan.lasts_ns)
+            self.faults.check_health(self.process_running.store.health())
             if plan.ending.in_operation:
                 self.files.kill_at = self.files.operations + plan.operations
                 self._run_until(clock.monotonic_ns() + _OVERTIME_NS)
