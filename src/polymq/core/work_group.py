@@ -506,6 +506,10 @@ class WorkGroup:
             if number not in windows:
                 continue
             share.window = windows[number]
+            for first, end in share.skips:
+                # Passed before the end: a requeue behind it may have been journaled, and nothing about the stepping over.
+                if first < share.window.next:
+                    share.window.restore_settled(first, min(end, share.window.next) - 1)
             for offset, _state, attempts in list(share.window.unsettled()):
                 message_id = number << limits.OFFSET_BITS | offset
                 if message_id in due:

@@ -124,3 +124,27 @@ def test_seed_105_settles_of_a_log_that_a_start_could_not_read_are_not_forgotten
     publish(third, b"three")
     third.wait(2 * SECOND_NS)
     assert again.bodies == [b"three"]
+
+
+def test_seed_1117_what_was_stepped_over_stays_so_when_only_a_requeue_behind_it_was_written_down() -> None:
+    clock = FakeClock()
+    first = Process(FakeFiles(), clock)
+    first.session.create_topic("t")
+    inbox = first.consume("t", "g")
+    publish(first, b"settled")
+    first.turn()
+    first.settle(inbox)
+    first.session.pause_topic("t", paused=True)
+    publish(first, b"dropped")
+    first.turn()
+    first.session.empty_topic("t")
+    first.session.pause_topic("t", paused=False)
+    publish(first, b"again")
+    first.turn()
+    first.session.requeue(first.subscription, inbox.ids[-1], delay_ns=0)
+    first.session.credit(first.subscription, 0)
+    first.turn()
+    second = Process(first.files.crash(), clock)
+    after = second.consume("t", "g")
+    second.wait(SECOND_NS)
+    assert after.bodies == [b"again"]
