@@ -359,7 +359,7 @@ class Management:
         for channel in self.book.channels.values():
             if channel.paused is not None and not loss.journal_keeps(channel.paused.since_ns):
                 channel.paused = None
-            undone = [serial for serial, since_ns in channel.dropped.items() if not loss.journal_keeps(since_ns) and not channel.ephemeral]
+            undone = [serial for serial, since_ns in channel.dropped.items() if not loss.journal_keeps(since_ns)]
             for serial in undone:
                 del channel.dropped[serial]
                 channel.unsure[serial] = now_ns
