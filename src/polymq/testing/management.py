@@ -214,7 +214,11 @@ class Management:
 
     def _emptied_topic(self, order: Order, topic: Topic) -> None:
         now_ns = self.book.clock.monotonic_ns()
-        channels = [channel for channel in self.book.channels_of(order.topic) if channel.confirmed_ns is not None and not channel.ephemeral]
+        channels = [
+            channel
+            for channel in self.book.channels_of(order.topic)
+            if channel.confirmed_ns is not None and channel.confirmed_ns < order.sent_ns and not channel.ephemeral
+        ]
         contested = self._contested(order)
         if topic.resumed_ns is not None and topic.resumed_ns < order.sent_ns and channels and not contested:
             return  # there was nothing that only the topic had
@@ -298,6 +302,11 @@ class Management:
         publication.ids_before.update(publication.ids)
         publication.ids.clear()
 
+    def _spare(self, channel: Channel, publication: Publication) -> None:
+        """What was scheduled when a channel was emptied may yet come to the next channel of that name."""
+        if publication.due_wall_ns:
+            channel.dropped.pop(publication.serial, None)
+
     # -- ephemeral ones ----------------------------------------------------------------------------------------------
 
     def left(self, channel: Channel) -> None:
@@ -307,6 +316,7 @@ class Management:
         now_ns = self.book.clock.monotonic_ns()
         channel.confirmed_ns = None
         for publication in self.book.publications_of(channel.topic):
+            self._spare(channel, publication)
             channel.unsure[publication.serial] = now_ns
         for share in channel.shares.values():
             share.renew()
@@ -319,6 +329,7 @@ class Management:
         lasting = [each.confirmed_ns for each in book.channels_of(channel.topic) if not each.ephemeral]
         confirmed_ns = min((each for each in lasting if each is not None), default=None)
         for publication in book.publications_of(channel.topic):
+            self._spare(channel, publication)
             was_taken = confirmed_ns is not None and topic.resumed_ns is not None
             if was_taken and publication.acknowledged_ns is not None and not publication.due_wall_ns:
                 channel.dropped.setdefault(publication.serial, now_ns)
