@@ -33,6 +33,8 @@ NSQD_DEFAULT_QUEUE = 10_000
 # A server's background work (syncs, zeroing the next segment, garbage collection) gets this long to end.
 SETTLE_S = 3.0
 SMALL_CACHE_BYTES = 512 * MIB
+# A latency beside a backlog means something only if the backlog was being read for nearly all of the time.
+OVERLAP_PERCENT_MIN = 90.0
 
 Figures = dict[str, float | list[float]]
 
@@ -236,6 +238,9 @@ def backlog(bench: Bench, kind: str) -> Figures:
             if reading.poll() is None:
                 reading.kill()
                 reading.communicate()
+        overlap_percent = min(100.0, 100 * read["seconds"] / timed["seconds"])
+        if overlap_percent < OVERLAP_PERCENT_MIN and not bench.quick:
+            raise LoadError(f"the backlog was read in only {overlap_percent:.0f} % of the timed run: the latency says nothing")
         return {
             "p50": timed["p50_us"] / 1e3,
             "p99": timed["p99_us"] / 1e3,
@@ -243,7 +248,7 @@ def backlog(bench: Bench, kind: str) -> Figures:
             "alone_p99": alone["p99_us"] / 1e3,
             "generator_late_max": timed["generator_late_us_max"] / 1e3,
             "backlog_rate": read["rate"],
-            "overlap_percent": min(100.0, 100 * read["seconds"] / timed["seconds"]),
+            "overlap_percent": overlap_percent,
             "control_group": float(cache.group is not None),
         }
 

@@ -43,6 +43,7 @@ class Connection:
     __slots__ = (
         "asking",
         "blocked",
+        "consumes",
         "dirty",
         "filled",
         "flooded",
@@ -78,6 +79,7 @@ class Connection:
         self.asking: int | None = None  # the token of the question that input waits for
         self.paused = False  # by its gateway
         self.publishes = False  # is not read while the store is congested
+        self.consumes = False  # deliveries have come: what it is told otherwise waits for those of the turn
         self.blocked = False  # above the high mark, its gateway knows
         self.flooded = False  # above the maximum, not read
         self.unsent = False  # the last write did not take everything: watch for room

@@ -159,10 +159,9 @@ class Pump:
         if store.unwritten:
             self._hang_up(store.unwritten)
         if self._gated:
-            # Whoever waits for an answer has it first, and goes on while everything else is looked after. Only a
-            # connection that publishes and consumes may be written to twice for that.
+            # Who only publishes has its answer first, and goes on while everything else is looked after.
             self._settle()
-            self._flush_all()
+            self._flush_publishers()
         store.poll()
         if self._gated:
             self._settle()
@@ -195,6 +194,7 @@ class Pump:
             except Exception as error:
                 self._crash(connection, error)
             else:
+                connection.consumes = True
                 self._soil(connection)
 
     def due_ns(self) -> int | None:
@@ -439,6 +439,16 @@ class Pump:
         for connection in dirty:
             connection.dirty = False
             self._flush(connection)
+
+    def _flush_publishers(self) -> None:
+        """Write once to those whom no delivery of this turn can reach; the others' answers go out with their deliveries."""
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            if connection.consumes:
+                self._dirty.append(connection)
+            else:
+                connection.dirty = False
+                self._flush(connection)
 
     def _soil(self, connection: Connection) -> None:
         """Remember that the connection may have something to write."""

@@ -159,6 +159,7 @@ class Store:
         self.due_ns: int | None = None
         self.unwritten = ""
         self.on_commit: Callable[[], None] = lambda: None
+        self.on_poll: Callable[[], None] = lambda: None
 
     def commit(self) -> None:
         self.calls.append("commit")
@@ -166,6 +167,7 @@ class Store:
 
     def poll(self) -> bool:
         self.calls.append("poll")
+        self.on_poll()
         return False
 
     def close(self, *, clean: bool) -> None:

@@ -70,6 +70,39 @@ def test_deliveries_wait_for_the_commit_with_an_answer_of_anybody() -> None:
     assert world.broker.calls == ["tick", "commit", "sent b''", "poll", "dispatch"]
 
 
+def test_who_publishes_and_consumes_is_written_to_once() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    world.deliver(gateway, b"first")
+    world.turn()
+    publisher = Publisher()
+    gateway.on_line = publisher
+    stream.incoming.append(b"a\n")
+    world.pump.readable(connection)
+    publisher.resolve_all()
+    world.deliver(gateway, b"second")
+    sends = stream.sends
+    world.pump.end_turn()
+    assert stream.outgoing.startswith(b"first")
+    assert stream.outgoing.endswith(b"second")
+    assert len(stream.outgoing) > len(b"firstsecond")
+    assert stream.sends == sends + 1
+
+
+def test_who_only_publishes_is_answered_before_deliveries_are_looked_for() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    publisher = Publisher()
+    gateway.on_line = publisher
+    stream.incoming.append(b"a\n")
+    world.pump.readable(connection)
+    publisher.resolve_all()
+    world.store.on_poll = lambda: world.broker.calls.append(f"sent {bytes(stream.outgoing)!r}")
+    world.pump.end_turn()
+    assert world.broker.calls[-4:] == ["commit", "poll", "sent b'OK a\\n'", "dispatch"]
+    assert stream.sends == 1
+
+
 def test_input_is_answered_in_one_write() -> None:
     world = World()
     stream, gateway, connection = world.connect()
