@@ -304,6 +304,21 @@ def test_what_does_not_fit_is_written_when_there_is_room() -> None:
     assert connection.watched == (True, False)
 
 
+def test_an_answer_behind_what_did_not_fit_waits_for_the_commit() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    stream.room = 3
+    world.deliver(gateway, b"message")
+    world.turn()
+    stream.room = 1 << 40
+    stream.incoming.append(b"echo\n")
+    world.pump.readable(connection)
+    world.pump.writable(connection)
+    assert stream.outgoing == b"mes"
+    world.pump.end_turn()
+    assert stream.outgoing == b"messageecho\n"
+
+
 def test_a_full_socket_is_no_error() -> None:
     world = World()
     stream, gateway, connection = world.connect()
