@@ -80,7 +80,7 @@ def run(broker: RealBroker, world: CrashWorld, kills: int) -> None:
 def report(world: CrashWorld, seed: int, took_s: float) -> list[str]:
     """Say what was done, in Markdown."""
     publications = world.ledger.publications.values()
-    acknowledged = [publication for publication in publications if publication.acknowledged]
+    acknowledged = [publication for publication in publications if publication.acknowledged_ns is not None]
     shares = [share for channel in world.ledger.channels.values() for share in channel.shares.values()]
     rows = [
         ("kills (SIGKILL)", world.kills),

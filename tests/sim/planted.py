@@ -7,8 +7,6 @@ is noticed that the list has to follow.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from polymq.core import journal_entries, recovery
@@ -27,55 +25,12 @@ from polymq.store.log import Log
 from polymq.store.runs import Walk
 from polymq.store.store import Store
 from polymq.wire.slices import MessageBatch
+from tests.sim.planting import bug, every, replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
-__all__ = ["BUGS", "Bug"]
-
-
-@dataclass(frozen=True)
-class Bug:
-    """A mistake, and how to make it."""
-
-    name: str
-    plant: Callable[[], AbstractContextManager[None]]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-BUGS: list[Bug] = []
-
-
-def bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
-    """Enter a bug into the list under its function's name."""
-    BUGS.append(Bug(plant.__name__, contextmanager(plant)))
-    return plant
-
-
-@contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Put `make(what is there)` in the place of an attribute for a while."""
-    original = vars(owner)[name]
-    setattr(owner, name, make(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-def every(count: int) -> Callable[[], bool]:
-    """Say True at every `count`-th call: bugs that always strike are found by anybody."""
-    calls = 0
-
-    def strikes() -> bool:
-        nonlocal calls
-        calls += 1
-        return calls % count == 0
-
-    return strikes
+__all__: list[str] = []
 
 
 # Durability
@@ -473,10 +428,3 @@ def deferred_comes_early() -> Iterator[None]:
 
     with replaced(Schedule, "publish", make):
         yield
-
-
-def plant(name: str) -> ExitStack:
-    """Plant a bug by its name, for looking at what it does: the caller closes the stack."""
-    stack = ExitStack()
-    stack.enter_context(next(bug.plant() for bug in BUGS if bug.name == name))
-    return stack

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from polymq.testing.simulate import simulate
-from tests.sim.planted import BUGS, Bug
+from tests.sim import planted, planted_management
+from tests.sim.planting import BUGS, Bug
 
 SEEDS_MAX = 1000
+assert planted
+assert planted_management
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=str)

@@ -411,7 +411,8 @@ def _build_topic(kernel: Kernel, replay: _Replay, spec: _Topic) -> Topic:
     topic.paused = spec.paused
     topic.policy = TopicPolicy.of(spec.policy)
     for partition in partitions:
-        if replay.truncate(partition.number, partition.log.end):
+        # Where a log that could not be read ends is not known: what was settled there stays so until the next start.
+        if not partition.log.failed and replay.truncate(partition.number, partition.log.end):
             kernel.journal(entries.truncated(partition.number, partition.log.end))
         partition.held_from = spec.held[partition.index]
     return topic

@@ -45,6 +45,11 @@ class Partition:
         return readable if self.held_from is None else min(readable, self.held_from)
 
     @property
+    def given_end(self) -> int:
+        """The offset before which messages are the groups', readable or not yet."""
+        return self.log.end if self.held_from is None else min(self.log.end, self.held_from)
+
+    @property
     def held(self) -> int:
         """How many messages no group may have yet."""
         return 0 if self.held_from is None else max(0, self.log.readable - self.held_from)

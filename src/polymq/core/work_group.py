@@ -415,7 +415,8 @@ class WorkGroup(Leases):
         """Drop everything that the group has: waiting, deferred and out."""
         self.journal_settled()
         for share in self.shares:
-            end = max(share.window.next, share.partition.limit)
+            # What was appended and waits for its sync, too: it may be a deferred message that was acknowledged long ago.
+            end = max(share.window.next, share.partition.given_end)
             share.window.empty(end)
             share.ahead.cut_below(end)
             if not self.ephemeral:

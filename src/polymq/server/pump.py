@@ -139,8 +139,12 @@ class Pump:
             self._crash(connection, error)
 
     def writable(self, connection: Connection) -> None:
-        """Write on, where the last write could not."""
-        if connection.state < ConnectionState.LINGERING:
+        """Write on, where the last write could not.
+
+        Not at once if this turn has added something: that may be an answer to what was read in it, and would confirm
+        settles that are not in the journal yet. Then it goes out at the end of the turn, as everybody's does.
+        """
+        if connection.state < ConnectionState.LINGERING and not connection.dirty:
             self._flush(connection)
 
     def answered(self, connection: Connection, token: int, answer: object) -> None:

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from polymq.testing.options import Options, TopicPlan
     from polymq.testing.trace import Trace
 
-__all__ = ["NEVER_NS", "Client", "ClientStream", "Consumer", "Publisher", "Surroundings"]
+__all__ = ["NEVER_NS", "Client", "ClientStream", "Consumer", "LastPublisher", "NsqClient", "Publisher", "Surroundings"]
 
 NEVER_NS: Final = 1 << 62
 _MS: Final = 1_000_000
 _BUFFER: Final = bytearray(64 * 1024)
 _FATES: Final = 8
+_EAGER_READY: Final = 2500
 _FORGED_ID: Final = b"f" * 16
 
 
@@ -68,7 +69,7 @@ class Surroundings(Protocol):
 
 
 class Client:
-    """A connection that comes back when it is lost, and an agenda."""
+    """A connection that comes back when it is lost, and an agenda. `slow`: reads only when it thinks, not when bytes come."""
 
     def __init__(self, world: Surroundings, name: str) -> None:
         self.world = world
@@ -76,17 +77,17 @@ class Client:
         self.stream: ClientStream | None = None
         self.connection = Connection(name)
         self.stopped = False
+        self.slow = False
         self.next_ns = world.clock.monotonic_ns() + self._think_ns()
         self._connections = 0
         self._output = bytearray()
-        self._reader = FrameReader()
 
     @property
     def wakes_at_ns(self) -> int:
         """When it wants to be stepped next."""
         if self.stream is None:
             return NEVER_NS if self.stopped else self.next_ns
-        arrives_ns = self.stream.wakes_at_ns
+        arrives_ns = None if self.slow else self.stream.wakes_at_ns
         at_ns = self.next_ns if arrives_ns is None else min(self.next_ns, arrives_ns)
         if self._output and self.stream.writable:
             return 0
@@ -96,7 +97,7 @@ class Client:
         """Read what has come, do what is due, write what waits."""
         now_ns = self.world.clock.monotonic_ns()
         try:
-            if self.stream is not None and self.stream.readable:
+            if self.stream is not None and self.stream.readable and (now_ns >= self.next_ns or not self.slow):
                 self._read()
             if now_ns >= self.next_ns:
                 self.next_ns = now_ns + self._think_ns()
@@ -110,7 +111,6 @@ class Client:
 
     def disconnect(self) -> None:
         """Hang up."""
-        self.world.ledger.ended(self.connection)
         if self.stream is not None:
             self.stream.close()
             self.stream = None
@@ -124,14 +124,11 @@ class Client:
     def _connect(self) -> None:
         self._connections += 1
         self.connection = Connection(f"{self.name}.{self._connections}")
-        self.stream = self.world.connect(self.connection)
+        self.stream = self._reach()
         if self.stream is None:
             return
         self._output.clear()
-        self._reader = FrameReader()
-        self.world.ledger.connected(self.connection)
         self.world.trace("%s connects", self.connection.name)
-        self._output += MAGIC
         self._opened()
 
     def _read(self) -> None:
@@ -140,13 +137,7 @@ class Client:
         if not size:
             self._lose("end of stream")
             return
-        for kind, data in self._reader.feed(bytes(_BUFFER[:size])):
-            if kind == MESSAGE:
-                self._received(WireMessage.parse(data))
-            elif data == b"_heartbeat_":
-                self._output += b"NOP\n"
-            elif kind == ERROR and _FORGED_ID not in data:
-                self.world.trace("%s is told %s", self.connection.name, data.decode())
+        self._took(bytes(_BUFFER[:size]))
 
     def _write(self) -> None:
         if self.stream is not None and self._output:
@@ -172,15 +163,71 @@ class Client:
             self.stream.end_output()
         self.disconnect()
 
-    def _publish(self, topic: TopicPlan) -> None:
+    def _reach(self) -> ClientStream | None:
+        """Open a connection, if the broker is up."""
+        raise NotImplementedError
+
+    def _opened(self) -> None:
+        """Say what a client says first."""
+
+    def _took(self, data: bytes) -> None:
+        """Understand what has come."""
+
+    def _act(self) -> None:
+        """Do something."""
+
+
+class NsqClient(Client):
+    """A client that speaks NSQ over TCP, and whose every word is told to the ledger."""
+
+    def __init__(self, world: Surroundings, name: str) -> None:
+        super().__init__(world, name)
+        self._reader = FrameReader()
+
+    def disconnect(self) -> None:
+        """Hang up."""
+        self.world.ledger.ended(self.connection)
+        super().disconnect()
+
+    def vanish(self) -> None:
+        """Be gone without a word: the broker does not see that there is nobody any more."""
+        self.world.trace("%s vanishes", self.connection.name)
+        self.stream = None
+
+    def _reach(self) -> ClientStream | None:
+        return self.world.connect(self.connection)
+
+    def _opened(self) -> None:
+        self._reader = FrameReader()
+        self.world.ledger.connected(self.connection)
+        self._output += MAGIC
+
+    def _took(self, data: bytes) -> None:
+        for kind, frame in self._reader.feed(data):
+            if kind == MESSAGE:
+                self._received(WireMessage.parse(frame))
+            elif frame == b"_heartbeat_":
+                self._output += b"NOP\n"
+            elif kind == ERROR and _FORGED_ID not in frame:
+                self.world.trace("%s is told %s", self.connection.name, frame.decode())
+
+    def _received(self, message: WireMessage) -> None:
+        """Take a message."""
+
+    def _publish_some(self, topic: TopicPlan) -> None:
         """Send a PUB, MPUB or DPUB with a new message or several."""
-        world, options, random = self.world, self.world.options, self.world.random
+        options, random = self.world.options, self.world.random
         count = 1 + random.randrange(options.multi_publish_count_max) if self._chance(options.multi_publish_percent) else 0
-        serial = world.next_serial(count or 1)
-        bodies = [_body(number, random.randrange(*options.body_size_bytes)) for number in range(serial, serial + (count or 1))]
         delay_ms = 0
         if not count and self._chance(options.deferred_percent):
             delay_ms = 1 + random.randrange(options.deferred_ns_max // _MS)
+        self._publish(topic, count=count, delay_ms=delay_ms)
+
+    def _publish(self, topic: TopicPlan, *, count: int, delay_ms: int) -> None:
+        """Send an MPUB of `count`, or one message if that is 0, later if there is a delay."""
+        world, options, random = self.world, self.world.options, self.world.random
+        serial = world.next_serial(count or 1)
+        bodies = [_body(number, random.randrange(*options.body_size_bytes)) for number in range(serial, serial + (count or 1))]
         numbered = list(enumerate(bodies, serial))
         world.ledger.publishes(self.connection, topic.name, numbered, delay_ns=delay_ms * _MS, sync=topic.sync)
         world.trace("%s publishes %d+%d to %s, delay %d ms", self.connection.name, serial, count, topic.name, delay_ms)
@@ -189,17 +236,8 @@ class Client:
         else:
             self._output += publish(topic.name, bodies[0], delay_ms=delay_ms or None)
 
-    def _opened(self) -> None:
-        """Say what a client says first."""
 
-    def _act(self) -> None:
-        """Do something."""
-
-    def _received(self, message: WireMessage) -> None:
-        """Take a message."""
-
-
-class Publisher(Client):
+class Publisher(NsqClient):
     """Publishes to every topic, with some commands in flight."""
 
     def _act(self) -> None:
@@ -213,10 +251,23 @@ class Publisher(Client):
             return
         for _ in range(1 + self.world.random.randrange(options.pipeline)):
             if len(self.connection.commands) < options.pipeline and self.world.wants_messages:
-                self._publish(self.world.random.choice(options.topics))
+                self._publish_some(self.world.random.choice(options.topics))
 
 
-class Consumer(Client):
+class LastPublisher(NsqClient):
+    """Publishes one of each kind to every topic, as soon as it is connected, and waits for the answers."""
+
+    def __init__(self, world: Surroundings, name: str) -> None:
+        super().__init__(world, name)
+        self.agenda = [(topic, count, delay) for topic in world.options.topics for count, delay in ((0, 0), (3, 0), (0, 50))]
+
+    def _act(self) -> None:
+        for topic, count, delay_ms in self.agenda:
+            self._publish(topic, count=count, delay_ms=delay_ms)
+        self.agenda = []
+
+
+class Consumer(NsqClient):
     """Consumes one channel; `eager` ones settle everything as soon as they can and do nothing else."""
 
     def __init__(self, world: Surroundings, name: str, topic: str, channel: str, *, eager: bool = False) -> None:
@@ -224,6 +275,8 @@ class Consumer(Client):
         self.topic = topic
         self.channel = channel
         self.eager = eager
+        self.slow = not eager and self._chance(world.options.slow_percent)
+        self._left = False
         self._agenda: list[tuple[int, int, Verb, int, int]] = []  # (when, tie breaker, what, serial, message id)
 
     @property
@@ -241,16 +294,22 @@ class Consumer(Client):
         super().step()
 
     def _opened(self) -> None:
+        super()._opened()
         world, options = self.world, self.world.options
         self._agenda.clear()
+        self._left = False
         self.connection.timeout_ns = options.message_timeout_ms * _MS
         self._output += identify(
-            client_id=self.name, hostname="simulated", feature_negotiation=True, msg_timeout=options.message_timeout_ms
+            client_id=self.name,
+            hostname="simulated",
+            feature_negotiation=True,
+            msg_timeout=options.message_timeout_ms,
+            heartbeat_interval=options.heartbeat_ms,
         )
         world.ledger.asks(self.connection)
         self._output += f"SUB {self.topic} {self.channel}\n".encode()
         world.ledger.subscribes(self.connection, self.topic, self.channel)
-        self._ready(100 if self.eager else 1 + world.random.randrange(options.ready_max))
+        self._ready(_EAGER_READY if self.eager else 1 + world.random.randrange(options.ready_max))
         if self.eager:
             self._confirm()
 
@@ -262,12 +321,25 @@ class Consumer(Client):
         options, random = self.world.options, self.world.random
         if self.eager or self.stopped:
             return
-        if self._chance(options.disconnect_percent):
+        if self._chance(options.disconnect_percent) or (self._left and self._chance(20)):
             self._hang_up()
+        elif self._chance(options.vanish_percent):
+            self.vanish()
+        elif self._left:
+            return
+        elif self._chance(options.leave_percent):
+            self._leave()
         elif self._chance(options.foreign_percent):
             self._meddle()
         elif self._chance(5):
             self._ready(random.randrange(options.ready_max + 1))
+
+    def _leave(self) -> None:
+        """Say that no more messages are wanted; what is here is still settled."""
+        self.world.trace("%s sends CLS", self.connection.name)
+        self._left = True
+        self._output += b"CLS\n"
+        self.world.ledger.leaves(self.connection)
 
     def _received(self, message: WireMessage) -> None:
         options, random = self.world.options, self.world.random
@@ -311,18 +383,16 @@ class Consumer(Client):
             self._output += b"FIN " + _FORGED_ID + b"\n"
             self.world.ledger.provokes(self.connection)
         else:
-            self._publish(self.world.random.choice(self.world.options.topics))
+            self._publish_some(self.world.random.choice(self.world.options.topics))
 
     def _meddle(self) -> None:
         """Settle a message that somebody else holds, which has to be refused."""
         channel = self.connection.channel
         assert channel is not None
-        others = [share for share in channel.shares.values() if share.holder is not None and share.serial not in self.connection.seen]
+        others = [share for share in channel.shares.values() if share.holder is not None and share.id not in self.connection.seen]
         if others:
             share = self.world.random.choice(others)
-            message_id = self.world.ledger.publications[share.serial].id
-            if message_id is not None:
-                self._settle(self.world.random.choice((Verb.FINISH, Verb.REQUEUE, Verb.TOUCH)), share.serial, message_id)
+            self._settle(self.world.random.choice((Verb.FINISH, Verb.REQUEUE, Verb.TOUCH)), share.serial, share.id)
 
 
 def _body(serial: int, size: int) -> bytes:

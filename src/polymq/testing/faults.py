@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.testing.clients import NEVER_NS
 from polymq.testing.disk import DiskFault
+from polymq.testing.durability import JOURNAL
 from polymq.testing.network import FakeStream
+from polymq.testing.promises import PromiseBrokenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from polymq.errors import StoreError
+    from polymq.testing.durability import Place
     from polymq.testing.world import World
 
 __all__ = ["Faults"]
@@ -28,6 +32,8 @@ class Faults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
+        self.struck_places: list[str] = []  # in this start of the broker
+        self._unsynced: list[tuple[int, Place]] = []  # when a sync of what failed in this life
 
     @property
     def wakes_at_ns(self) -> int:
@@ -54,6 +60,8 @@ class Faults:
     def clear(self) -> None:
         """Let nothing more go wrong."""
         self._agenda.clear()
+        self.struck_places.clear()
+        self._unsynced.clear()
         self._world.files.faults.clear()
         self._world.files.capacity_bytes = _UNLIMITED_BYTES
 
@@ -63,16 +71,53 @@ class Faults:
         while self.wakes_at_ns <= now_ns:
             heapq.heappop(self._agenda)[2]()
 
+    def plan_start(self) -> None:
+        """Draw what goes wrong while the broker starts."""
+        world = self._world
+        self.struck_places.clear()
+        if not world.options.failed_start_percent or world.random.randrange(100) >= world.options.failed_start_percent:
+            return
+        if world.random.random() < 0.3:
+            world.files.capacity_bytes = world.files.used_bytes + world.random.choice(_ROOM_BYTES)
+            world.trace("the disk is full")
+            self.struck_places.append("room on the disk")
+        else:
+            kind, path = world.random.choice(("sync", "write", "sync_folder")), world.random.choice(("journal", "partitions/", ""))
+            world.trace("the next %s of %s will fail", kind, path or "anything")
+            world.files.faults.append(DiskFault(kind, path=path, skip=world.random.randrange(3)))
+
+    def excuse_start(self, error: StoreError) -> None:
+        """The broker did not start: raises PromiseBrokenError unless a fault has struck, and the error says so."""
+        if not self.struck_places:
+            raise PromiseBrokenError(f"the broker does not start, and nothing is wrong with the disk: {error}") from error
+        if not any(place in str(error) for place in self.struck_places) and "the data folder" not in str(error):
+            raise PromiseBrokenError(f"the broker does not start for {self.struck_places}, but says: {error}") from error
+
     def struck(self, kind: str, path: str) -> None:
         """A disk operation failed as it was told to."""
         world = self._world
-        topic = None
         names = path.split("/")
-        if names[0] == "partitions" and names[1].isdigit():
-            topic = world.ledger.topics_by_partition.get(int(names[1]))
-        world.trace("%s of %s fails (topic %s)", kind, path, topic)
-        alone = any(plan.name == topic and plan.partitions == 1 for plan in world.options.topics)
-        world.ledger.failed(topic, closes=alone and kind == "sync")
+        self.struck_places += [names[0], path]
+        place: Place | None = JOURNAL
+        if names[0] == "partitions":
+            place = world.place(int(names[1])) if len(names) > 1 and names[1].isdigit() else None
+        elif names[0] != "journal":
+            place = None
+        world.trace("%s of %s fails (%s)", kind, path, place)
+        if place is not None:
+            alone = not place.schedule and any(plan.name == place.topic and plan.partitions == 1 for plan in world.options.topics)
+            world.ledger.failed(place, "write" if kind == "write" else "sync", alone=alone)
+            if kind != "write":
+                self._unsynced.append((world.clock.monotonic_ns(), place))
+
+    def check_health(self, problems: Sequence[str]) -> None:
+        """What the broker says of its health names every sync that failed, once that was noticed."""
+        world = self._world
+        noticed_ns = world.clock.monotonic_ns() - world.ledger.durability.slack_ns
+        for at_ns, place in self._unsynced:
+            name = "the journal" if place == JOURNAL else f"partition {place.number}:"
+            if at_ns < noticed_ns and world.is_there(place) and not any(name in problem for problem in problems):
+                raise PromiseBrokenError(f"a sync of {name} has failed, but all that is said is {problems}")
 
     def _fail(self, kind: str) -> None:
         path = self._world.random.choice(("", "journal/", "partitions/", "partitions/"))

@@ -7,58 +7,76 @@ there, what must not come back, who holds which message and since when; anything
 Times are bounds, because an observer does not see the inside: a frame that leaves at `now_ns` was made at
 `made_ns` or later (`made_ns` < `now_ns` only if output was held up), and a command was carried out some time after it
 was sent. A check fires only if it fires for every time within the bounds, so it never accuses a correct broker.
+
+Here are commands, answers and lives. What a delivery must be like is in `deliveries.py`, what follows from pausing,
+emptying and deleting in `management.py`, what a power loss may take in `durability.py`, what logs hold in `log_book.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from polymq.limits import OFFSET_BITS, OFFSET_MAX, SYNC_INTERVAL_NS
-from polymq.testing.promises import Channel, Command, Connection, PromiseBrokenError, Publication, Share, Verb
+from polymq.limits import OFFSET_BITS
+from polymq.testing.deliveries import Deliveries
+from polymq.testing.durability import JOURNAL, Durability, Place
+from polymq.testing.log_book import LogBook
+from polymq.testing.management import Management
+from polymq.testing.promises import Book, Channel, Command, Connection, PromiseBrokenError, Publication, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from polymq.core.ports import Clock
+    from polymq.testing.durability import Loss
 
 __all__ = ["Ledger"]
 
-_LIFE: Final = "life"  # no connection has this name
 
-
-@dataclass(slots=True)
 class Ledger:
     """Every promise of one run.
 
     `sync_slack_ns`: how much longer than promised a sync may take because the disk is slow; `wall_slack_ns`: how far
-    the wall clock may have been set back.
+    the wall clock may have been set back; `retention_ns`: how long messages stay that nobody needs any more (None: for good).
     """
 
-    clock: Clock
-    sync_slack_ns: int = 0
-    wall_slack_ns: int = 0
-    publications: dict[int, Publication] = field(default_factory=dict)
-    channels: dict[tuple[str, str], Channel] = field(default_factory=dict)
-    topics_by_partition: dict[int, str] = field(default_factory=dict)
-    life: int = 0
-    delivered_count: int = 0
-    _open: list[Publication] = field(default_factory=list)  # what `owed` looks at
-    _serials_by_id: dict[int, int] = field(default_factory=dict)
-    _connections: list[Connection] = field(default_factory=list)
-    _lives: list[tuple[int, int]] = field(default_factory=list)  # (start, end) of those that are over
-    _started_ns: int = 0
-    _synced_ns: int = 0  # everything up to then is on the disk
-    # Topics with a failed sync or write (None: the journal): in which life, and since when promises are in doubt.
-    _doubts: dict[str | None, tuple[int, int]] = field(default_factory=dict)
-    _closed_ns: dict[str, int] = field(default_factory=dict)  # topics that take no publishes from then on
+    def __init__(self, clock: Clock, *, sync_slack_ns: int = 0, wall_slack_ns: int = 0, retention_ns: int | None = None) -> None:
+        self.clock = clock
+        self.book = Book(clock, wall_slack_ns=wall_slack_ns)
+        self.durability = Durability(clock, slack_ns=sync_slack_ns)
+        self.management = Management(self.book)
+        self.deliveries = Deliveries(self.book, self.management)
+        self.log_book = LogBook(self.book, self.management, retention_ns=retention_ns)
+        # Whether nothing is under way any more that could end what lives by its consumers.
+        self.calm = False
+        self._open: list[Publication] = []  # what `owed` looks at
+        self._closed_ns: dict[Place, int] = {}  # what takes no writes from then on
+
+    @property
+    def channels(self) -> dict[tuple[str, str], Channel]:
+        """Every channel by (topic, name)."""
+        return self.book.channels
+
+    @property
+    def publications(self) -> dict[int, Publication]:
+        """Every message by its serial."""
+        return self.book.publications
+
+    @property
+    def life(self) -> int:
+        """How many processes have ended."""
+        return self.book.life
+
+    @property
+    def delivered_count(self) -> int:
+        """How many deliveries were judged."""
+        return self.deliveries.count
 
     # What clients do.
 
     def connected(self, connection: Connection) -> None:
         """A client has connected."""
         connection.open = True
-        self._connections.append(connection)
+        self.book.connections.append(connection)
 
     def publishes(
         self, connection: Connection, topic: str, bodies: Sequence[tuple[int, bytes]], *, delay_ns: int = 0, sync: bool = False
@@ -87,12 +105,17 @@ class Ledger:
 
     def subscribes(self, connection: Connection, topic: str, channel: str) -> None:
         """A client sends SUB."""
-        connection.channel = self.channels.setdefault((topic, channel), Channel(topic, channel))
+        connection.channel = self.book.channel(topic, channel)
         self._send(connection, Command(Verb.SUBSCRIBE))
 
     def asks(self, connection: Connection) -> None:
-        """A client sends IDENTIFY or CLS: something that is answered and promises nothing."""
+        """A client sends IDENTIFY: something that is answered and promises nothing."""
         self._send(connection, Command(Verb.ASK))
+
+    def leaves(self, connection: Connection) -> None:
+        """A client sends CLS: once that is answered it gets no more messages."""
+        connection.ready = 0
+        self._send(connection, Command(Verb.LEAVE))
 
     def readies(self, connection: Connection, count: int) -> None:
         """A client sends RDY."""
@@ -103,11 +126,12 @@ class Ledger:
     def settles(self, connection: Connection, verb: Verb, serial: int, message_id: int, *, delay_ns: int = 0) -> None:
         """A client sends FIN, REQ or TOUCH for a message that it has received."""
         assert connection.channel is not None
-        share = connection.channel.shares[serial]
+        share = connection.channel.shares[message_id]
+        assert share.serial == serial
         command = Command(verb, share=share, id=message_id)
         if verb is Verb.REQUEUE:
             command.due_wall_ns = self.clock.wall_ns() + delay_ns
-        command.foreign = serial not in connection.seen
+        command.foreign = message_id not in connection.seen
         if verb is not Verb.TOUCH:
             share.pending.append(command)
             share.let_go(connection)
@@ -122,7 +146,7 @@ class Ledger:
         if not connection.open:
             return
         connection.open = False
-        self._connections.remove(connection)
+        self.book.connections.remove(connection)
         for command in connection.commands:
             if command.share is not None and command.verb is Verb.FINISH:
                 command.share.excused = True
@@ -132,6 +156,8 @@ class Ledger:
             share.let_go(connection)
         if connection.channel is not None:
             connection.channel.ended_connections += 1
+            connection.channel.unseen |= connection.held_up
+            self.management.left(connection.channel)
 
     def _send(self, connection: Connection, command: Command) -> None:
         command.sent_ns = self.clock.monotonic_ns()
@@ -152,19 +178,42 @@ class Ledger:
         now_ns = self.clock.monotonic_ns()
         if command.verb is Verb.PUBLISH:
             for publication in command.publications:
-                self._check_open(publication)
-                publication.acknowledged = True
-                if publication.promised_ns is None:
-                    publication.promised_ns = now_ns
+                self._acknowledged(publication)
         elif command.verb is Verb.SUBSCRIBE:
-            assert connection.channel is not None
-            if connection.channel.confirmed_ns is None:
-                connection.channel.confirmed_ns = now_ns
+            channel = connection.channel
+            assert channel is not None
+            self._check_open(JOURNAL, command.sent_ns, f"a subscription to {channel}")
+            if command.sent_ns > channel.renewed_ns and not self.management.disturbs(channel):
+                channel.confirmed_ns = now_ns if channel.confirmed_ns is None else channel.confirmed_ns
+                self._is_there(channel.topic)
+        elif command.verb is Verb.LEAVE:
+            connection.left_ns = now_ns
 
-    def _check_open(self, publication: Publication) -> None:
-        closed_ns = self._closed_ns.get(publication.topic)
-        if closed_ns is not None and publication.sent_ns > closed_ns and not publication.due_wall_ns:
-            raise PromiseBrokenError(f"message {publication.serial} was acknowledged by {publication.topic}, which cannot be synced")
+    def _acknowledged(self, publication: Publication) -> None:
+        now_ns = self.clock.monotonic_ns()
+        self._check_open(JOURNAL, publication.sent_ns, f"message {publication.serial}")
+        if not publication.due_wall_ns:
+            for place in self._closed_ns:
+                if place.topic == publication.topic and self._closed_ns[place] > self.book.topic(publication.topic).remade_ns:
+                    self._check_open(place, publication.sent_ns, f"message {publication.serial}")
+        publication.acknowledged_ns = now_ns
+        if publication.unsure_ns is not None or publication.removed_ns is not None:
+            return
+        if self.calm or not self.book.topic(publication.topic).ephemeral:
+            if publication.promised_ns is None:
+                publication.promised_ns = now_ns
+            self._is_there(publication.topic)
+
+    def _is_there(self, name: str) -> None:
+        topic = self.book.topic(name)
+        if topic.confirmed_ns is None:
+            topic.confirmed_ns = self.clock.monotonic_ns()
+
+    def _check_open(self, place: Place, sent_ns: int, what: str) -> None:
+        closed_ns = self._closed_ns.get(place)
+        if closed_ns is not None and sent_ns > closed_ns + self.durability.slack_ns:
+            where = "the journal" if place == JOURNAL else f"{place.topic}"
+            raise PromiseBrokenError(f"{what} was acknowledged although {where} cannot be written or synced")
 
     def refused(self, connection: Connection, verb: Verb | None, message_id: int) -> None:
         """An error frame left the broker: for a settle (`verb` and id), or fatal for what awaits an answer (None)."""
@@ -184,7 +233,7 @@ class Ledger:
             if matches(command):
                 if not failed:
                     self._carried_out(connection, command)
-                if not any(other.verb is Verb.READY for other in connection.commands):
+                if not any(other.verb in (Verb.READY, Verb.LEAVE) for other in connection.commands):
                     connection.ready_max = connection.ready
                 return command
             if command.verb.answered:
@@ -196,12 +245,14 @@ class Ledger:
         share = command.share
         if share is None:
             return
-        if command.foreign and share.serial not in connection.seen:
+        if command.foreign and share.id not in connection.seen:
             raise PromiseBrokenError(f"{connection.name} never had {share}, but its {command.verb.value} was not refused")
         if command.verb is Verb.TOUCH:
             if share.holder is connection:
                 share.lease_from_ns = max(share.lease_from_ns, command.sent_ns)
             return
+        if not share.channel.ephemeral:
+            self._check_open(JOURNAL, command.sent_ns, f"{command.verb.value} of {share}")
         command.forget()
         again = command.redelivered
         if command.verb is Verb.FINISH:
@@ -209,189 +260,87 @@ class Ledger:
                 raise PromiseBrokenError(f"{share} was delivered again after FIN, to {again[0]}")
             share.finished_ns = self.clock.monotonic_ns()
         elif again is not None:
-            self._check_due(share, command.due_wall_ns, again[1])
+            self.deliveries.check_due(share, command.due_wall_ns, again[1])
         else:
             share.requeue_due_wall_ns = command.due_wall_ns
             share.requeued_ns = self.clock.monotonic_ns()
 
-    def _check_due(self, share: Share, due_wall_ns: int, wall_ns: int) -> None:
-        early_ns = due_wall_ns - wall_ns - self.wall_slack_ns
-        if early_ns > 0:
-            raise PromiseBrokenError(f"{share} was delivered {early_ns / 1e6:.3f} ms before its time")
-
     def delivered(self, connection: Connection, message_id: int, attempts: int, body: bytes, *, made_ns: int) -> None:
         """A message frame left the broker."""
-        channel = connection.channel
-        if channel is None:
-            raise PromiseBrokenError(f"{connection.name}: a message without a subscription")
-        self.delivered_count += 1
-        publication = self._identify(channel, message_id, body)
-        share = channel.shares.get(publication.serial)
-        if share is None:
-            share = channel.shares[publication.serial] = Share(publication.serial, channel)
-        share.delivered += 1
-        connection.seen.add(publication.serial)
-        if made_ns < share.lease_seen_ns or publication.undone:
-            share.hold(None)  # made before the newest delivery that was seen, perhaps: nothing follows from it
+        publication = self.deliveries.judge(connection, message_id, attempts, body, made_ns=made_ns)
+        self.saw(publication, message_id, made_ns=made_ns)
+
+    def saw(self, publication: Publication, message_id: int, *, made_ns: int) -> None:
+        """A reader got a message: it must stay, unless it was asked to go."""
+        if publication.removed_ns is not None or (publication.unsure_ns is not None and made_ns <= publication.unsure_ns):
             return
-        wall_ns = self.clock.wall_ns()
-        if share.finished_ns is not None:
-            raise PromiseBrokenError(f"{share} was settled and came back, to {connection.name}")
-        self._check_due(share, max(publication.due_wall_ns, share.requeue_due_wall_ns), wall_ns)
-        self._check_lease(connection, share, attempts)
-        self._check_order(connection, share, publication, message_id, attempts)
-        for command in share.pending:
-            if command.redelivered is None and command not in connection.commands:
-                command.redelivered = (connection.name, wall_ns)
-        self._lease(connection, share, attempts, made_ns=made_ns)
-
-    def _identify(self, channel: Channel, message_id: int, body: bytes) -> Publication:
-        """Find out which message this is, and that it has the id that it always had."""
-        publication = self.publications.get(int(body[:8])) if body[:8].isdigit() else None
-        if publication is None or publication.body != body:
-            raise PromiseBrokenError(f"{channel}: bytes that nobody published: {body[:40]!r}")
-        if publication.topic != channel.topic:
-            raise PromiseBrokenError(f"{channel}: message {publication.serial} belongs to topic {publication.topic}")
-        now_ns = self.clock.monotonic_ns()
-        if publication.promised_ns is None:
-            publication.promised_ns = now_ns
-        if publication.id is None:
-            self._check_new_id(publication, message_id)
-            publication.id, publication.id_seen_ns = message_id, now_ns
-            self._serials_by_id[message_id] = publication.serial
-            self.topics_by_partition[message_id >> OFFSET_BITS] = publication.topic
-        elif publication.id != message_id:
-            raise PromiseBrokenError(f"message {publication.serial} is stored twice, as {publication.id:016x} and {message_id:016x}")
-        return publication
-
-    def _check_new_id(self, publication: Publication, message_id: int) -> None:
-        serial = self._serials_by_id.get(message_id)
-        if serial is not None and self.publications[serial].id == message_id:
-            raise PromiseBrokenError(f"messages {serial} and {publication.serial} have one id, {message_id:016x}")
-
-    def _check_lease(self, connection: Connection, share: Share, attempts: int) -> None:
-        now_ns = self.clock.monotonic_ns()
-        holder = share.holder
-        if holder is not None and now_ns < share.lease_from_ns + holder.timeout_ns:
-            left_ns = share.lease_from_ns + holder.timeout_ns - now_ns
-            raise PromiseBrokenError(
-                f"{share} was delivered to {connection.name} while {holder.name} holds it for another {left_ns / 1e6:.3f} ms"
-            )
-        if attempts <= share.attempts and share.life == self.life:
-            raise PromiseBrokenError(f"{share} went from attempt {share.attempts} to {attempts}")
-        most = share.delivered + share.channel.ended_connections
-        if attempts > most:
-            raise PromiseBrokenError(f"{share} is at attempt {attempts}, but it was sent {share.delivered - 1} times before")
-
-    def _check_order(self, connection: Connection, share: Share, publication: Publication, message_id: int, attempts: int) -> None:
-        """First deliveries of one partition to one connection come in the order of the log."""
-        if attempts != 1 or share.delivered > 1 or publication.life != self.life:
-            return
-        partition, offset = message_id >> OFFSET_BITS, message_id & OFFSET_MAX
-        if connection.offsets.get(partition, -1) >= offset:
-            raise PromiseBrokenError(f"{share}: offset {offset} of partition {partition} came after a later one")
-        connection.offsets[partition] = offset
-
-    def _lease(self, connection: Connection, share: Share, attempts: int, *, made_ns: int) -> None:
-        """Note who holds the message; nobody can hold more than was asked for."""
-        now_ns = self.clock.monotonic_ns()
-        share.attempts, share.life = attempts, self.life
-        share.lease_from_ns, share.lease_seen_ns = made_ns, now_ns
-        share.excused = False
-        share.requeue_due_wall_ns = 0
-        if any(command in connection.commands for command in share.pending):
-            share.hold(None)  # a FIN or REQ of the lease before may yet end this one
-            return
-        share.hold(connection)
-        held = sum(now_ns < other.lease_from_ns + connection.timeout_ns for other in connection.held.values())
-        if held > connection.ready_max:
-            raise PromiseBrokenError(f"{connection.name} holds {held} messages and asked for {connection.ready_max}")
+        if publication.promised_ns is None and (self.calm or not self.book.topic(publication.topic).ephemeral):
+            publication.promised_ns = self.clock.monotonic_ns()
 
     # What happens to the broker.
 
     def started(self) -> None:
         """A process of the broker serves."""
-        self._started_ns = self.clock.monotonic_ns()
+        self.durability.started()
 
     def stopped(self, *, clean: bool = False) -> None:
         """The process is gone. After a clean stop everything is synced."""
-        now_ns = self.clock.monotonic_ns()
-        for connection in list(self._connections):
+        for connection in list(self.book.connections):
             self.ended(connection)
-        self._lives.append((self._started_ns, now_ns))
-        if now_ns - self._started_ns >= self._window_ns:
-            # It had the time to write again what an earlier process could not sync.
-            self._doubts = {topic: doubt for topic, doubt in self._doubts.items() if doubt[0] == self.life}
-        if clean and not self._doubts:
-            self._lives.clear()
-            self._synced_ns = now_ns
+        self.management.stopped()
+        self.durability.stopped(clean=clean)
         self._closed_ns.clear()
-        self.life += 1
+        self.calm = False
+        self.book.life += 1
+
+    def failed(self, place: Place, kind: str = "sync", *, alone: bool = False) -> None:
+        """A sync or a write failed. `alone`: it was the only partition of its topic, so the topic must take no more publishes.
+
+        From the time on by which that is noticed, nothing that needs the place may be acknowledged by this process.
+        """
+        self.durability.failed(place, kind)
+        if kind == "sync" and (alone or place == JOURNAL):
+            self._closed_ns.setdefault(place, self.clock.monotonic_ns())
 
     def power_lost(self) -> None:
-        """The power failed, after `stopped`: promises that were not synced are forgiven."""
-        until_ns = self._synced_until_ns()
+        """The power failed, after `stopped`: promises that were not synced are forgiven, and no others."""
+        loss = self.durability.power_lost()
         for publication in self.publications.values():
-            self._forgive_publication(publication, until_ns)
-        until_ns = min(until_ns, self._doubted_since_ns(None))
+            self._forgive_publication(publication, loss)
+        self.management.power_lost(loss)
         for channel in self.channels.values():
-            if channel.confirmed_ns is not None and channel.confirmed_ns > until_ns:
-                channel.confirmed_ns = None
-            for share in channel.shares.values():
-                # A channel that is made anew may begin behind what the one before it was given.
-                share.excused = share.excused or channel.confirmed_ns is None
-                if share.finished_ns is not None and share.finished_ns > until_ns:
-                    share.finished_ns = None
-                    share.excused = True
-                if share.requeued_ns > until_ns:
-                    share.requeue_due_wall_ns = 0
-        self._synced_ns = self._lives[-1][1] if self._lives else self._synced_ns
-        self._lives.clear()  # what is left is on the disk
-        self._doubts.clear()
+            self._forgive_channel(channel, loss)
 
-    def _forgive_publication(self, publication: Publication, until_ns: int) -> None:
-        until_ns = min(until_ns, self._doubted_since_ns(publication.topic))
-        released = publication.id is not None and publication.id_seen_ns <= until_ns
-        if publication.due_wall_ns and not released:
-            publication.undone = True
-        if publication.sync:
+    def _forgive_channel(self, channel: Channel, loss: Loss) -> None:
+        if channel.confirmed_ns is not None and not loss.journal_keeps(channel.confirmed_ns):
+            channel.confirmed_ns = None
+            channel.first = False
+        for share in channel.shares.values():
+            # A channel that is made anew may begin behind what the one before it was given.
+            share.excused = share.excused or channel.confirmed_ns is None
+            if share.finished_ns is not None and not loss.journal_keeps(share.finished_ns):
+                share.finished_ns = None
+                share.excused = True
+            if not loss.journal_keeps(share.requeued_ns):
+                share.requeue_due_wall_ns = 0
+            if share.id not in self.publications[share.serial].ids:
+                share.finished_ns = None
+                share.excused = True
+
+    def _forgive_publication(self, publication: Publication, loss: Loss) -> None:
+        topic = publication.topic
+        for message_id, seen_ns in list(publication.ids.items()):
+            if not publication.sync and not loss.log_keeps(topic, message_id >> OFFSET_BITS, seen_ns):
+                publication.ids_before[message_id] = publication.ids.pop(message_id)
+        if publication.sync or publication.promised_ns is None or publication.ids:
             return
-        if publication.promised_ns is not None and publication.promised_ns > until_ns:
+        at_ns = publication.promised_ns
+        topic_ns = self.book.topic(topic).confirmed_ns
+        kept = loss.log_keeps(topic, None, at_ns) and (topic_ns is None or loss.journal_keeps(topic_ns))
+        if publication.due_wall_ns:
+            kept = loss.journal_keeps(at_ns) and loss.log_keeps(topic, None, at_ns, schedule=True)
+        if not kept:
             publication.promised_ns = None
-        if publication.id is not None and publication.id_seen_ns > until_ns:
-            self._serials_by_id.pop(publication.id, None)
-            publication.id = None
-
-    def failed(self, topic: str | None, *, closes: bool = False) -> None:
-        """A sync or write failed (None: of the journal, or of nobody knows which topic).
-
-        The kernel takes pages that it failed to write for clean: until another process has written them again, no sync
-        covers them. `closes`: it was the only partition of the topic, so the topic must take no more publishes.
-        """
-        now_ns = self.clock.monotonic_ns()
-        _, since_ns = self._doubts.get(topic, (0, now_ns))
-        self._doubts[topic] = (self.life, min(since_ns, now_ns - self._window_ns))
-        if closes and topic is not None:
-            self._closed_ns.setdefault(topic, now_ns + self.sync_slack_ns)
-
-    def _doubted_since_ns(self, topic: str | None) -> int:
-        """Since when promises about a topic, or for None about what the journal holds, are in doubt; the future: never."""
-        moments = [self._doubts[each][1] for each in (topic, None) if each in self._doubts]
-        return min(moments, default=1 << 62)
-
-    @property
-    def _window_ns(self) -> int:
-        return SYNC_INTERVAL_NS + self.sync_slack_ns
-
-    def _synced_until_ns(self) -> int:
-        """Promises up to this moment survive a power loss at this moment. Time without a process does not count."""
-        left_ns = self._window_ns
-        for start_ns, end_ns in reversed(self._lives):
-            if end_ns - start_ns >= left_ns:
-                return end_ns - left_ns
-            # A process that ran for less may have found the work of the one before it unsynced.
-            left_ns = max(self._window_ns, left_ns - (end_ns - start_ns))
-        return self._lives[0][0] if self._lives else self._synced_ns
 
     # What is left at the end.
 
@@ -402,18 +351,24 @@ class Ledger:
 
     def owed(self) -> list[tuple[Channel, Publication]]:
         """Every message that a channel must still be given, or must still be seen to be done with."""
-        found: list[tuple[Channel, Publication]] = []
-        for channel in self.channels.values():
-            for publication in self._open:
-                if publication.topic != channel.topic or publication.promised_ns is None:
-                    continue
-                share = channel.shares.get(publication.serial)
-                if share is not None and (share.finished_ns is not None or share.maybe_finished):
-                    continue
-                if share is None and not self._reaches(channel, publication):
-                    continue
-                found.append((channel, publication))
-        return found
+        return [
+            (channel, publication)
+            for channel in self.channels.values()
+            for publication in self._open
+            if publication.topic == channel.topic and publication.promised_ns is not None and self._is_owed(channel, publication)
+        ]
+
+    def _is_owed(self, channel: Channel, publication: Publication) -> bool:
+        shares = [share for share in map(channel.shares.get, publication.ids) if share is not None]
+        if shares:
+            return any(share.finished_ns is None and not share.maybe_finished for share in shares)
+        if any(self._may_have_been(channel, publication, each) for each in publication.ids_before):
+            return False
+        return not self.management.is_lost_to(channel, publication) and self._reaches(channel, publication)
+
+    def _may_have_been(self, channel: Channel, publication: Publication, message_id: int) -> bool:
+        share = channel.shares.get(message_id)
+        return share is not None and share.serial == publication.serial and (share.excused or share.finished_ns is not None)
 
     def retire(self) -> None:
         """Look for what is owed only among what is published from here on: for long runs, when nothing is owed."""
@@ -421,48 +376,10 @@ class Ledger:
 
     def _reaches(self, channel: Channel, publication: Publication) -> bool:
         """Whether the channel must get a message that it has not been seen to get."""
-        if sum(other.topic == channel.topic for other in self.channels.values()) == 1:
+        if not channel.ephemeral and (channel.first or len(self.book.channels_of(channel.topic)) == 1):
             return True  # the first channel gets what was there before it
         return channel.confirmed_ns is not None and publication.sent_ns > channel.confirmed_ns
 
-    def check_log(self, partitions: Iterable[tuple[int, Sequence[tuple[int, bytes]]]]) -> None:
-        """Compare what the log holds, as (partition number, (offset, body) pairs), with what was promised."""
-        found: dict[int, tuple[int, int]] = {}
-        for number, records in partitions:
-            orders: dict[str, int] = {}
-            for index, (offset, body) in enumerate(records):
-                if offset != records[0][0] + index:
-                    raise PromiseBrokenError(f"partition {number}: offset {offset} is where {records[0][0] + index} should be")
-                self._check_record(number, offset, body, found, orders)
-        for publication in self.publications.values():
-            if publication.promised_ns is not None and publication.serial not in found:
-                raise PromiseBrokenError(
-                    f"message {publication.serial} of {publication.topic} was acknowledged or read, and is not in the log"
-                )
-            self._check_whole(publication, found)
-
-    def _check_record(self, number: int, offset: int, body: bytes, found: dict[int, tuple[int, int]], orders: dict[str, int]) -> None:
-        publication = self.publications.get(int(body[:8])) if body[:8].isdigit() else None
-        if publication is None or publication.body != body:
-            raise PromiseBrokenError(f"partition {number}, offset {offset}: bytes that nobody published: {body[:40]!r}")
-        serial = publication.serial
-        if serial in found:
-            raise PromiseBrokenError(f"message {serial} is in the log twice: {found[serial]} and {(number, offset)}")
-        found[serial] = (number, offset)
-        if publication.id is not None and publication.id != number << OFFSET_BITS | offset:
-            raise PromiseBrokenError(f"message {serial} was delivered as {publication.id:016x} and is at {(number, offset)} in the log")
-        if not publication.due_wall_ns:
-            if orders.get(publication.connection, -1) >= publication.order:
-                raise PromiseBrokenError(f"partition {number}: message {serial} is behind a later one of its connection")
-            orders[publication.connection] = publication.order
-            if orders.get(_LIFE, -1) > publication.life:
-                raise PromiseBrokenError(f"partition {number}: message {serial} is behind one of a later process")
-            orders[_LIFE] = publication.life
-
-    def _check_whole(self, publication: Publication, found: dict[int, tuple[int, int]]) -> None:
-        """All messages of one MPUB are there, side by side, or none is."""
-        place = found.get(publication.serial)
-        first = found.get(publication.first)
-        expected = None if first is None else (first[0], first[1] + publication.serial - publication.first)
-        if place != expected and not publication.due_wall_ns:
-            raise PromiseBrokenError(f"an MPUB was torn: message {publication.serial} is at {place}, not at {expected}")
+    def check_log(self, partitions: Iterable[tuple[int, Sequence[tuple[int, bytes]]]], *, asked_ns: int | None = None) -> None:
+        """Compare what the logs hold, as (partition number, (offset, body) pairs), with what was promised before `asked_ns`."""
+        self.log_book.check_all(partitions, asked_ns=self.clock.monotonic_ns() + 1 if asked_ns is None else asked_ns)

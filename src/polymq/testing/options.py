@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from polymq.store.settings import StoreSettings
+from polymq.testing.management import OrderKind
 from polymq.testing.network import NetworkConditions
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = ["Ending", "LifePlan", "Options", "TopicPlan"]
 
 _MS = 1_000_000
 _LOCKSTEP_SHARE = 0.1
+_ORDERS = tuple(kind for kind in OrderKind if kind not in (OrderKind.UNPAUSE_TOPIC, OrderKind.UNPAUSE_CHANNEL))
 
 
 class Ending(enum.Enum):
@@ -54,12 +56,18 @@ class LifePlan:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """One topic. `sync`: publishes are answered after the sync."""
+    """One topic. `sync`: publishes are answered after the sync; `ephemeral_channel`: one more, that goes with its consumers."""
 
     name: str
     partitions: int
     sync: bool
     channels: int
+    ephemeral_channel: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether a publish makes it just like that when it is not there."""
+        return self.partitions == 1 and not self.sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,15 @@ class Options:
     full_disk_percent: int
     evict_percent: int  # of moments at which everything leaves the page cache
     wall_step_ns_max: int
+    failed_start_percent: int = 0  # of lives that begin with a disk that is full or fails
+    heartbeat_ms: int = 30_000
+    slow_percent: int = 0  # of consumers
+    vanish_percent: int = 0
+    leave_percent: int = 0
+    manage_percent: int = 0  # of the operator's moments
+    orders: tuple[OrderKind, ...] = ()
+    log_readers: int = 0
+    retention_ns: int | None = None
 
     @classmethod
     def draw(cls, random: Random) -> Options:
@@ -123,7 +140,7 @@ class Options:
             multi_publish_percent=maybe(10, 50, 90),
             multi_publish_count_max=random.choice((3, 10, 40)),
             deferred_percent=maybe(10, 50),
-            deferred_ns_max=random.choice((200 * _MS, 3000 * _MS)),
+            deferred_ns_max=random.choice((200 * _MS, 3000 * _MS, 30_000 * _MS)),
             ready_max=random.choice((1, 2, 5, 100)),
             message_timeout_ms=random.choice((1000, 1500, 5000)),
             requeue_percent=maybe(5, 30),
@@ -139,6 +156,15 @@ class Options:
             full_disk_percent=maybe(50),
             evict_percent=maybe(1, 10),
             wall_step_ns_max=maybe(500 * _MS, 5000 * _MS),
+            failed_start_percent=maybe(30),
+            heartbeat_ms=random.choice((1000, 30_000)),
+            slow_percent=maybe(50),
+            vanish_percent=maybe(2),
+            leave_percent=maybe(1, 5),
+            manage_percent=maybe(10, 50),
+            orders=tuple(random.sample(list(_ORDERS), random.randrange(1, len(_ORDERS) + 1))),
+            log_readers=maybe(1, 2),
+            retention_ns=random.choice((0, 1000 * _MS)) if random.random() < 0.3 else None,
         )
         return _lockstep(options, random) if random.random() < _LOCKSTEP_SHARE else options
 
@@ -175,6 +201,13 @@ def _lockstep(options: Options, random: Random) -> Options:
         failed_sync_percent=0,
         failed_write_percent=0,
         full_disk_percent=0,
+        failed_start_percent=0,
+        slow_percent=0,
+        vanish_percent=0,
+        leave_percent=0,
+        manage_percent=0,
+        log_readers=0,
+        retention_ns=None,
     )
 
 
@@ -199,15 +232,19 @@ def _draw_lives(random: Random) -> tuple[LifePlan, ...]:
 
 
 def _draw_topics(random: Random) -> tuple[TopicPlan, ...]:
-    return tuple(
+    topics = [
         TopicPlan(
             name=f"topic{number}",
             partitions=random.choice((1, 1, 4)),
             sync=random.random() < 0.4,
             channels=random.choice((1, 1, 2, 3)),
+            ephemeral_channel=random.random() < 0.2,
         )
         for number in range(random.choice((1, 1, 2)))
-    )
+    ]
+    if random.random() < 0.1:
+        topics.append(TopicPlan("passing#ephemeral", partitions=1, sync=False, channels=0, ephemeral_channel=True))
+    return tuple(topics)
 
 
 def _draw_store(random: Random) -> StoreSettings:

@@ -8,15 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from polymq.admin.door import Door, refuse
+from polymq.admin.endpoints import ENDPOINTS
 from polymq.core.access import ANONYMOUS
 from polymq.core.broker import Broker
+from polymq.core.settings import CoreSettings
 from polymq.errors import Refusal
 from polymq.gateways.contract import Peer
+from polymq.gateways.http.gateway import HttpGateway
+from polymq.gateways.nsq.http import nsq_router
+from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
 from polymq.gateways.nsq.tcp import NsqGateway
+from polymq.protocols.http.router import Route, Router
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.server.pump import Pump
 from polymq.store.store import Store
+from polymq.testing.durability import Place
 from polymq.testing.network import FakeStream
+from polymq.testing.promises import is_ephemeral
 from polymq.testing.worker import FakeWorker
 from polymq.wire.batch import HEADER_SIZE_BYTES, parse_header, read_messages
 
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
 
     from polymq.core.ports import Log
     from polymq.core.session import Session
+    from polymq.gateways.contract import Gateway
     from polymq.server.connection import Connection
     from polymq.testing.clock import FakeClock
     from polymq.testing.disk import FakeFiles
@@ -37,6 +47,25 @@ _TURN_NS_MAX: Final = 400_000
 _STOPPING_TURNS_MAX: Final = 50
 _READ_SIZE_BYTES: Final = 1 << 20
 _READS_MAX: Final = 10_000
+_PEER: Final = Peer("127.0.0.1", 1)
+
+
+class Routers:
+    """The HTTP ports of one process, as `server/mounts.py` makes them."""
+
+    def __init__(self, broker: Broker, clock: FakeClock, settings: NsqSettings) -> None:
+        node = NsqNode(broadcast_address="simulated", host_name="simulated", tcp_port=1, http_port=2, started_at_ns=clock.wall_ns())
+        self._nsq = NsqHttp(session=broker.session(ANONYMOUS), clock=clock, node=node, settings=settings, make_token=lambda: "token")
+        self._nsq_router = nsq_router(settings)
+        self._door = Door(broker.session(ANONYMOUS), clock, broker.statistics)
+        self._door_router = Router([Route(method, path, function) for method, path, function in ENDPOINTS], refuse=refuse)
+        self._clock = clock
+
+    def gateway(self, port: str) -> Gateway:
+        """Make the server's side of a connection."""
+        if port == "nsq":
+            return HttpGateway(self._nsq_router, self._nsq, self._clock)
+        return HttpGateway(self._door_router, self._door, self._clock)
 
 
 class BrokerProcess:
@@ -48,7 +77,7 @@ class BrokerProcess:
         self._clock = clock
         self._random = random
         self._watched: dict[Connection, tuple[FakeStream, bool, bool]] = {}
-        self._waiting: list[FakeStream] = []  # connections that have not been accepted
+        self._waiting: list[tuple[FakeStream, str]] = []  # connections that have not been accepted, and at which port
         self._streams: list[FakeStream] = []
         self._free_at_ns = 0  # when the turn under way ends
         self.store = Store.open(
@@ -59,13 +88,16 @@ class BrokerProcess:
             random_u64=lambda: random.getrandbits(64),
             settings=options.store,
         )
-        self.broker = Broker(self.store, clock, random)
+        settings = CoreSettings() if options.retention_ns is None else CoreSettings(retention_age_ns=options.retention_ns)
+        self.broker = Broker(self.store, clock, random, settings=settings)
         self.broker.start()
         self.pump = Pump(self.broker, self.store, clock, self)
         self._operator = self.broker.session(ANONYMOUS)
-        self._topics = options.topics
+        self._nsq = NsqSettings()
+        self._routers = Routers(self.broker, clock, self._nsq)
         for topic in options.topics:
-            self._create(topic)
+            if not is_ephemeral(topic.name):
+                self._create(topic)
 
     def _create(self, topic: TopicPlan) -> None:
         """Be the operator who makes the topics; a full or failed disk refuses, and a publisher makes them later."""
@@ -86,9 +118,9 @@ class BrokerProcess:
 
     # What the operating system does.
 
-    def connect(self, stream: FakeStream) -> None:
-        """Let a client in; it is accepted in the next turn."""
-        self._waiting.append(stream)
+    def connect(self, stream: FakeStream, port: str = "tcp") -> None:
+        """Let a client in at NSQ's TCP port ("tcp"), its HTTP port ("nsq") or the log's ("log"); it is accepted in the next turn."""
+        self._waiting.append((stream, port))
         self._streams.append(stream)
 
     @property
@@ -109,9 +141,13 @@ class BrokerProcess:
         """Run one turn; it takes some time, in which nothing else is noticed."""
         self.worker.run()
         waiting, self._waiting = self._waiting, []
-        for stream in waiting:
-            gateway = NsqGateway(self.broker.session(ANONYMOUS), Peer("127.0.0.1", 1), NsqSettings(), self._clock.monotonic_ns)
-            self.pump.open(stream, gateway, Peer("127.0.0.1", 1))
+        for stream, port in waiting:
+            gateway: Gateway
+            if port == "tcp":
+                gateway = NsqGateway(self.broker.session(ANONYMOUS), _PEER, self._nsq, self._clock.monotonic_ns)
+            else:
+                gateway = self._routers.gateway(port)
+            self.pump.open(stream, gateway, _PEER)
         ready = [
             (connection, stream, readable, writable)
             for connection, (stream, readable, writable) in self._watched.items()
@@ -157,16 +193,16 @@ class BrokerProcess:
 
     # What an inspector sees.
 
-    def read_logs(self) -> list[tuple[int, list[tuple[int, bytes]]]]:
-        """Read every partition from its start, as (number, (offset, body) pairs)."""
-        self.worker.delay_ns_max = 0
-
-        def turn() -> None:
-            self._clock.advance(_TURN_NS_MAX)
-            self.worker.run()
-            self.pump.end_turn()
-
-        return read_partitions(self._operator, [topic.name for topic in self._topics], turn)
+    def places(self) -> dict[int, Place]:
+        """Say what each partition's folder belongs to."""
+        found: dict[int, Place] = {}
+        for topic in self.broker.catalogue.topics.values():
+            for partition in topic.partitions:
+                found[partition.number] = Place(partition.number, topic.name)
+                if partition.schedule is not None:
+                    number = partition.schedule.log.number
+                    found[number] = Place(number, topic.name, schedule=True)
+        return found
 
 
 def read_partitions(session: Session, topics: Sequence[str], turn: Callable[[], None]) -> list[tuple[int, list[tuple[int, bytes]]]]:

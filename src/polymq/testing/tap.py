@@ -39,6 +39,7 @@ class Tap:
             self._held_up_ns = None
         elif self._held_up_ns is None:
             self._held_up_ns = made_ns
+        self._connection.held_up = self._held_up_ns is not None
         self._tell(data, made_ns)
 
     def received(self, data: bytes) -> None:

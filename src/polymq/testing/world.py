@@ -10,12 +10,15 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from polymq.testing.clients import NEVER_NS, Client, Consumer, Publisher
+from polymq.errors import StoreError
+from polymq.testing.clients import NEVER_NS, Client, Consumer, LastPublisher, Publisher
 from polymq.testing.clock import FakeClock
 from polymq.testing.disk import FakeFiles, SimulatedKill
+from polymq.testing.durability import JOURNAL
 from polymq.testing.faults import Faults
 from polymq.testing.ledger import Ledger
 from polymq.testing.network import FakeNetwork, NetworkConditions
+from polymq.testing.operators import LogReader, Operator, channel_names
 from polymq.testing.options import Ending, LifePlan, Options
 from polymq.testing.process import BrokerProcess
 from polymq.testing.promises import Connection, PromiseBrokenError
@@ -25,6 +28,7 @@ from polymq.testing.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from polymq.testing.durability import Place
     from polymq.testing.network import FakeStream
 
 __all__ = ["World"]
@@ -34,7 +38,6 @@ _DRAIN_NS_MAX: Final = 60 * _SECOND_NS
 _GHOSTS_NS: Final = 1_200_000_000
 _RELEASE_NS: Final = 500_000_000  # from the due time to the log, on a fast disk
 _OVERTIME_NS: Final = 2 * _SECOND_NS
-_START_ATTEMPTS_MAX: Final = 20
 
 
 class World:
@@ -49,12 +52,14 @@ class World:
             self.clock,
             sync_slack_ns=3 * self.options.disk_delay_ns_max + 50_000_000,
             wall_slack_ns=2 * self.options.wall_step_ns_max,
+            retention_ns=self.options.retention_ns,
         )
         self.network = FakeNetwork(self.clock, self.random, self.options.network)
         self.files = FakeFiles(self.random, sector_size_bytes=self.options.sector_size_bytes)
         self.clients: list[Client] = []
         self.process: BrokerProcess | None = None
         self.faults = Faults(self)
+        self._places: dict[int, Place] = {}
         self._serial = 0
         # The present life: its first message, its beginning, how long it is to last (0: it has no messages).
         self._serials_before = 0
@@ -87,6 +92,24 @@ class World:
         self.process.connect(server)
         return client
 
+    def dial(self, port: str) -> FakeStream | None:
+        """Reach one of the broker's HTTP ports, if it is up."""
+        if self.process is None:
+            return None
+        client, server = self.network.pair()
+        self.process.connect(server, port)
+        return client
+
+    def place(self, number: int) -> Place | None:
+        """Say what a partition's folder belongs to, as the broker that runs, or the last one that knew, has it."""
+        if self.process is not None:
+            self._places.update(self.process.places())
+        return self._places.get(number)
+
+    def is_there(self, place: Place) -> bool:
+        """Whether the broker still has what a folder belongs to."""
+        return place == JOURNAL or place in self.process_running.places().values()
+
     # The run.
 
     def run(self) -> None:
@@ -94,11 +117,16 @@ class World:
         options = self.options
         self.clients += [Publisher(self, f"publisher{number}") for number in range(options.publishers)]
         for topic in options.topics:
-            for channel in range(topic.channels):
+            for channel in channel_names(topic):
                 self.clients += [
-                    Consumer(self, f"{topic.name}.channel{channel}.{number}", topic.name, f"channel{channel}")
+                    Consumer(self, f"{topic.name}.{channel}.{number}", topic.name, channel)
                     for number in range(options.consumers_per_channel)
                 ]
+        if options.manage_percent:
+            self.clients.append(Operator(self, "operator"))
+        self.clients += [
+            LogReader(self, f"reader{number}", self.random.choice(options.topics).name) for number in range(options.log_readers)
+        ]
         for plan in options.lives:
             self._live(plan)
         self._drain()
@@ -113,6 +141,7 @@ class World:
             self._start(plan.lasts_ns)
             self.faults.plan(plan.lasts_ns)
             self._run_until(clock.monotonic_ns() + plan.lasts_ns)
+            self.faults.check_health(self.process_running.store.health())
             if plan.ending.in_operation:
                 self.files.kill_at = self.files.operations + plan.operations
                 self._run_until(clock.monotonic_ns() + _OVERTIME_NS)
@@ -128,6 +157,7 @@ class World:
         self.ledger.stopped(clean=plan.ending is Ending.STOP)
         power_loss = plan.ending.power_loss
         if self.process is not None:
+            self._places.update(self.process.places())
             self.process.vanish(power_loss=power_loss)
         self.process = None
         self.files = self.files.crash(power_loss=power_loss)
@@ -145,10 +175,21 @@ class World:
 
     def _start(self, lasts_ns: int = 0) -> None:
         """Start the broker, with messages to be published for so long."""
-        self.ledger.started()
         self._serials_before, self._started_ns, self._lasts_ns = self._serial, self.clock.monotonic_ns(), lasts_ns
-        self.files.watch(on_fault=self.faults.struck)
-        self.process = BrokerProcess(self.files, self.clock, self.random, self.options, boot_id=f"boot{self._boot}")
+        if lasts_ns:
+            self.faults.plan_start()
+        while self.process is None:
+            self.files.watch(on_fault=self.faults.struck)
+            self.ledger.started()
+            try:
+                self.process = BrokerProcess(self.files, self.clock, self.random, self.options, boot_id=f"boot{self._boot}")
+            except StoreError as error:
+                self.trace("the broker does not start: %s", error)
+                self.faults.excuse_start(error)
+                self.ledger.stopped()
+                self.files = self.files.crash()
+                self.faults.clear()
+        self.faults.clear()
         self.trace("the broker serves")
 
     def _run_until(self, end_ns: int, done: Callable[[], bool] | None = None) -> bool:
@@ -177,31 +218,57 @@ class World:
     # The end.
 
     def _drain(self) -> None:
-        """Give every channel one consumer that settles all it gets, until nothing is owed."""
+        """Give every channel one consumer that settles all it gets, until nothing is owed; then publish some more to all."""
         self.network.conditions = NetworkConditions(delay_ns_max=1)
-        for client in self.clients:
-            client.stopped = True
-            client.disconnect()
+        self._dismiss()
         self._start()
         self.process_running.worker.delay_ns_max = 0
-        self.clients = [
-            Consumer(self, f"drain.{channel.topic}.{channel.name}", channel.topic, channel.name, eager=True)
-            for channel in list(self.ledger.channels.values())
-        ]
-        end_ns = self.clock.monotonic_ns() + _DRAIN_NS_MAX
+        operator = Operator(self, "drain.operator", resumes_all=True)
+        self.clients = [operator]
+        self._wait(lambda: operator.is_busy or operator.stream is None or bool(operator.agenda), "the operator waits")
+        self.clients += self._eager("drain")
+        self._wait(self._lacks_consumers, "a consumer waits")
+        self.ledger.deliveries.prompt_since_ns = self.clock.monotonic_ns()
+        self._wait(self._drains, "lost, or stuck")
+        self.ledger.calm = True
+        self._publish_last()
+        self._wait(self._drains, "lost, or stuck")
+        self.ledger.deliveries.prompt_since_ns = None
+        self.trace("drained")
+
+    def _publish_last(self) -> None:
+        """Publish to every topic when everything is well and every channel has its consumer: all of it must arrive."""
+        publisher = LastPublisher(self, "last")
+        self.clients.append(publisher)
+        self._wait(lambda: bool(publisher.agenda) or bool(publisher.connection.commands), "the last publisher waits")
+
+    def _wait(self, waits: Callable[[], bool], what: str) -> None:
+        """Run on as long as something is waited for; raises PromiseBrokenError if that does not end."""
+        end_ns = self.clock.monotonic_ns() + self.options.deferred_ns_max + _DRAIN_NS_MAX
         step_ns = 50_000_000
-        while self._drains():
+        while waits():
             self._run_until(self.clock.monotonic_ns() + step_ns)
             step_ns = min(2 * step_ns, _SECOND_NS)
             if self.clock.monotonic_ns() >= end_ns:
-                raise PromiseBrokenError(f"lost, or stuck: {self._describe_owed()}")
-        self.trace("drained")
+                raise PromiseBrokenError(f"{what}: {self._describe_owed()}")
+
+    def _eager(self, what: str) -> list[Client]:
+        return [
+            Consumer(self, f"{what}.{channel.topic}.{channel.name}", channel.topic, channel.name, eager=True)
+            for channel in list(self.ledger.channels.values())
+        ]
+
+    def _dismiss(self) -> None:
+        for client in self.clients:
+            client.stopped = True
+            client.disconnect()
+
+    def _lacks_consumers(self) -> bool:
+        return any(client.stream is None or client.connection.commands for client in self.clients)
 
     def _drains(self) -> bool:
         """Whether there is anything left to wait for."""
-        if any(client.stream is None or client.connection.commands for client in self.clients):
-            return True
-        return self.ledger.falls_due_later(_RELEASE_NS) or bool(self.ledger.owed())
+        return self._lacks_consumers() or self.ledger.falls_due_later(_RELEASE_NS) or bool(self.ledger.owed())
 
     def _describe_owed(self) -> str:
         owed = [f"message {publication.serial} for {channel}" for channel, publication in self.ledger.owed()]
@@ -211,21 +278,19 @@ class World:
     def _judge(self) -> None:
         """Start once more: what is settled stays settled, and the log holds what it must."""
         ending = self.random.choice((Ending.STOP, Ending.KILL))
-        for client in self.clients:
-            client.stopped = True
-            client.disconnect()
+        self._dismiss()
         if ending is Ending.STOP:
             self.process_running.stop()
         self._end(LifePlan(0, ending))
         self._start()
-        self.clients = [
-            Consumer(self, f"ghosts.{channel.topic}.{channel.name}", channel.topic, channel.name, eager=True)
-            for channel in list(self.ledger.channels.values())
-        ]
+        self.clients = self._eager("ghosts")
         self._run_until(self.clock.monotonic_ns() + _GHOSTS_NS + 3 * self.options.disk_delay_ns_max)
-        partitions = self.process_running.read_logs()
         health = self.process_running.store.health()
         if health:
             raise PromiseBrokenError(f"the store is not well after a clean life: {health}")
-        self.ledger.check_log(partitions)
+        readers = [LogReader(self, f"inspector.{topic.name}", topic.name, thorough=True) for topic in self.options.topics]
+        self.clients += readers
+        asked_ns = self.clock.monotonic_ns()
+        self._wait(lambda: not all(reader.is_done for reader in readers), "the log cannot be read to its end")
+        self.ledger.check_log([each for reader in readers for each in reader.records.items()], asked_ns=asked_ns)
         self.trace("nothing came back, the log is whole")

@@ -304,6 +304,22 @@ def test_what_does_not_fit_is_written_when_there_is_room() -> None:
     assert connection.watched == (True, False)
 
 
+def test_an_answer_behind_what_did_not_fit_waits_for_the_commit() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.on_line = lambda _line, effects: effects.append(Send(b"answer"))
+    stream.room = 3
+    world.deliver(gateway, b"message")
+    world.turn()
+    stream.room = 1 << 40
+    stream.incoming.append(b"question\n")
+    world.pump.readable(connection)
+    world.pump.writable(connection)
+    assert stream.outgoing == b"mes"
+    world.pump.end_turn()
+    assert stream.outgoing == b"messageanswer"
+
+
 def test_a_full_socket_is_no_error() -> None:
     world = World()
     stream, gateway, connection = world.connect()

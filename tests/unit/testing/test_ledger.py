@@ -4,10 +4,12 @@ import pytest
 
 from polymq.limits import OFFSET_BITS
 from polymq.testing.clock import FakeClock
+from polymq.testing.durability import JOURNAL, Place
 from polymq.testing.ledger import Ledger
 from polymq.testing.promises import Connection, PromiseBrokenError, Verb
 
 MS = 1_000_000
+LOG = Place(0, "t")
 SECOND = 1_000_000_000
 
 
@@ -117,10 +119,10 @@ def test_only_the_first_channel_is_owed_what_was_there_before() -> None:
     stage.consumer("a", channel="first")
     assert stage.owed() == [0]
     stage.consumer("b", channel="second")
-    assert stage.owed() == []
+    assert stage.owed() == [0]
     stage.clock.advance(1)
     stage.publish(1)
-    assert stage.owed() == [1, 1]
+    assert stage.owed() == [0, 1, 1]
 
 
 def test_what_is_settled_may_not_come_back() -> None:
@@ -252,7 +254,7 @@ def test_a_failed_sync_leaves_in_doubt_what_it_should_have_covered_until_it_is_w
         stage.publish(0)
         stage.clock.advance(2 * SECOND)
         stage.publish(1)
-        stage.ledger.failed("t")
+        stage.ledger.failed(LOG)
         stage.clock.advance(5 * SECOND)
         stage.kill()
         assert stage.owed() == [0, 1]
@@ -267,10 +269,99 @@ def test_a_failed_sync_of_the_journal_leaves_settles_in_doubt() -> None:
     stage.publish(0)
     stage.deliver(consumer, 0)
     stage.settle(consumer, Verb.FINISH, 0)
-    stage.ledger.failed(None)
+    stage.ledger.failed(JOURNAL)
     stage.clock.advance(5 * SECOND)
     stage.lose_power()
     stage.deliver(stage.consumer(), 0)
+
+
+def test_a_failed_sync_of_the_journal_excuses_no_message_that_was_not_deferred() -> None:
+    stage = Stage()
+    stage.consumer()
+    stage.clock.advance(2 * SECOND)
+    stage.publish(0)
+    stage.publish(1, delay_ns=SECOND)
+    stage.ledger.failed(JOURNAL)
+    stage.clock.advance(2 * SECOND)
+    stage.lose_power()
+    assert stage.owed() == [0]
+
+
+def test_after_a_failed_sync_of_the_journal_nothing_is_acknowledged() -> None:
+    stage = Stage()
+    stage.publish(0)
+    consumer = stage.consumer()
+    stage.deliver(consumer, 0)
+    stage.ledger.failed(JOURNAL)
+    stage.clock.advance(1)
+    with pytest.raises(PromiseBrokenError, match="the journal cannot be written"):
+        stage.publish(1)
+    with pytest.raises(PromiseBrokenError, match="the journal cannot be written"):
+        stage.settle(consumer, Verb.FINISH, 0)
+
+
+def test_a_failed_sync_of_one_partition_excuses_nothing_of_another() -> None:
+    stage = Stage()
+    stage.publish(0)
+    stage.publish(1)
+    consumer = stage.consumer()
+    stage.deliver(consumer, 0)
+    stage.ledger.delivered(consumer, message_id(0, partition=1), 1, body(1), made_ns=stage.clock.monotonic_ns())
+    stage.ledger.failed(LOG)
+    stage.clock.advance(2 * SECOND)
+    stage.lose_power()
+    assert stage.owed() == [1]
+
+
+def test_a_failed_write_excuses_nothing() -> None:
+    stage = Stage()
+    stage.consumer()
+    stage.publish(0)
+    stage.ledger.failed(LOG, "write")
+    stage.clock.advance(2 * SECOND)
+    stage.lose_power()
+    assert stage.owed() == [0]
+
+
+def test_nothing_follows_close_wait() -> None:
+    stage = Stage()
+    stage.publish(0)
+    consumer = stage.consumer()
+    stage.ledger.leaves(consumer)
+    stage.ledger.responded(consumer)
+    with pytest.raises(PromiseBrokenError, match="after CLOSE_WAIT"):
+        stage.deliver(consumer, 0)
+
+
+def test_a_deferred_message_is_not_late_when_nothing_is_in_its_way() -> None:
+    for waited, complaint in ((SECOND, False), (4 * SECOND, True)):
+        stage = Stage()
+        consumer = stage.consumer()
+        stage.publish(0, delay_ns=SECOND)
+        stage.ledger.deliveries.prompt_since_ns = stage.clock.monotonic_ns()
+        stage.clock.advance(waited)
+        if complaint:
+            with pytest.raises(PromiseBrokenError, match="after its time"):
+                stage.deliver(consumer, 0)
+        else:
+            stage.deliver(consumer, 0)
+
+
+def test_a_power_loss_excuses_a_second_release_of_what_was_due_and_nothing_else() -> None:
+    stage = Stage()
+    stage.publish(0, delay_ns=SECOND)
+    stage.publish(1)
+    stage.clock.advance(1500 * MS)
+    consumer = stage.consumer()
+    stage.deliver(consumer, 0)
+    stage.deliver(consumer, 1)
+    stage.clock.advance(100 * MS)
+    stage.lose_power()
+    consumer = stage.consumer()
+    stage.deliver(consumer, 0)
+    stage.deliver(consumer, 0, offset=7)
+    with pytest.raises(PromiseBrokenError, match="stored twice"):
+        stage.deliver(consumer, 0, offset=8)
 
 
 def test_a_failed_sync_of_one_topic_excuses_nothing_of_another() -> None:
@@ -278,18 +369,18 @@ def test_a_failed_sync_of_one_topic_excuses_nothing_of_another() -> None:
     stage.consumer()
     stage.publish(0)
     stage.clock.advance(2 * SECOND)
-    stage.ledger.failed("other")
+    stage.ledger.failed(Place(1, "other"))
     stage.lose_power()
     assert stage.owed() == [0]
 
 
 def test_a_topic_that_cannot_be_synced_takes_no_publishes() -> None:
     stage = Stage()
-    stage.ledger.failed("t", closes=True)
+    stage.ledger.failed(LOG, alone=True)
     stage.publish(0)
     stage.clock.advance(1)
     stage.publish(1, delay_ns=SECOND)
-    with pytest.raises(PromiseBrokenError, match="cannot be synced"):
+    with pytest.raises(PromiseBrokenError, match="cannot be written or synced"):
         stage.publish(2)
     stage.kill()
     stage.publish(3)
