@@ -271,6 +271,19 @@ def test_what_cannot_be_subscribed_to(world: StreamWorld, query: str, status: in
     assert len(world.broker.sessions) == 1
 
 
+@pytest.mark.parametrize("query", ["max_in_flight=2500", "max_in_flight=1", "msg_timeout=900000", "msg_timeout=1", "auto_fin=0"])
+def test_the_ends_of_what_may_be_asked_for(world: StreamWorld, query: str) -> None:
+    name, _, value = query.partition("=")
+    opening = Consumer(world, f"topic=t&channel=c&{query}").lines()[0]
+    assert opening.get(name, 0) == int(value)
+
+
+def test_the_largest_id_is_an_id(world: StreamWorld) -> None:
+    consumer = Consumer(world, "topic=t&channel=c")
+    assert json.loads(consumer.post("/fin", id="7fffffffffffffff").text)["failed"] == ["7fffffffffffffff"]
+    assert message(consumer.post("/fin", id="8000000000000000")) == (400, "INVALID_ID")
+
+
 def test_a_channel_that_is_full() -> None:
     world = StreamWorld()
     world.settings = CoreSettings(group_consumers_max=1)
