@@ -243,6 +243,15 @@ def test_http_1_0_has_no_chunks(world: StreamWorld) -> None:
     assert consumer.wire.output.endswith(b"}\n\n")
 
 
+def test_input_behind_the_request_waits_up_to_a_limit(world: StreamWorld) -> None:
+    consumer = Consumer(world, "topic=t&channel=c")
+    consumer.wire.send(b"x" * limits.HTTP_HEAD_SIZE_BYTES_MAX)
+    assert consumer.wire.closed is None
+    consumer.wire.send(b"x")
+    assert consumer.wire.closed is not None
+    assert world.context.streams == {}
+
+
 def test_statistics_show_the_consumer(world: StreamWorld) -> None:
     Consumer(world, "topic=t&channel=c&max_in_flight=3")
     client = json.loads(world.get("/stats?format=json").text)["topics"][0]["channels"][0]["clients"][0]
