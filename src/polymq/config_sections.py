@@ -90,6 +90,11 @@ class ServerSettings:
         DurationKind(0, MILLISECOND_NS),
         "wait awake for the next request so long before going to sleep, as long as that pays; 0s: never, for the least CPU",
     )
+    on_disconnect: str = setting(
+        "wait",
+        ChoiceKind(("wait", "requeue")),
+        "messages that a consumer held when its connection ended: wait: come back at their timeout, as nsqd's do; requeue: at once",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ __all__ = [
     "BATCH_SIZE_BYTES_MAX",
     "BATCH_SIZE_BYTES_TARGET",
     "CONNECTIONS_MAX",
+    "DEAD_LETTER_NAME_SIZE_MAX",
+    "DELAY_NS_MAX",
     "DIALS_MAX",
     "HTTP_ANSWER_SIZE_BYTES_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
@@ -48,6 +50,9 @@ __all__ = [
     "PARTITION_NUMBER_MAX",
     "PATTERNS_KEPT_MAX",
     "PATTERN_SIZE_BYTES_MAX",
+    "PEEK_MESSAGES_MAX",
+    "PEEK_READ_SIZE_BYTES",
+    "PEEK_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
     "QUESTIONS_MAX",
     "READ_BUFFER_SIZE_BYTES",
@@ -58,6 +63,7 @@ __all__ = [
     "SLICE_MESSAGES_MAX",
     "SLICE_SIZE_BYTES_MAX",
     "SYNC_INTERVAL_NS",
+    "TIME_NS_MAX",
     "TLS_EARLY_OUTPUT_SIZE_BYTES_MAX",
     "UNSYNCED_SIZE_BYTES_HIGH",
     "UNSYNCED_SIZE_BYTES_LOW",
@@ -118,8 +124,20 @@ RESOLVER_THREADS_MAX: Final = 4
 SLICE_MESSAGES_MAX: Final = 2500
 SLICE_SIZE_BYTES_MAX: Final = 512 * 1024
 
+# What one look at single messages may show: an object is made of each, about 3 us, so a full page holds a turn for a
+# millisecond. Bodies stop at the size (with the one that passes it); the log is read in pieces of what a window has.
+PEEK_MESSAGES_MAX: Final = 250
+PEEK_SIZE_BYTES_MAX: Final = 1024 * 1024
+PEEK_READ_SIZE_BYTES: Final = 256 * 1024
+
 # Topic, group and namespace names, in UTF-8. RocketMQ allows 255 characters, the longest of the four.
 NAME_SIZE_BYTES_MAX: Final = 255
+# The name that the broker itself makes for a dead-letter topic: the protocol with the shortest names has 64 characters.
+DEAD_LETTER_NAME_SIZE_MAX: Final = 64
+# Times and sizes are stored in 63 bits. The longest delay is half of that, 146 years, so that the sum with the present
+# time has a number for another century.
+TIME_NS_MAX: Final = (1 << 63) - 1
+DELAY_NS_MAX: Final = 1 << 62
 # Deliveries of one message are counted in 16 bits, as NSQ's frame has them; the count stays at the maximum.
 ATTEMPTS_MAX: Final = 0xFFFF
 
@@ -190,6 +208,8 @@ METRICS_SAMPLES_PER_FAMILY_MAX: Final = 2_000
 # Quantiles of latencies in statistics: each is one more number per topic and group wherever they are shown.
 LATENCY_QUANTILES_MAX: Final = 20
 
+assert DELAY_NS_MAX < TIME_NS_MAX
+assert DEAD_LETTER_NAME_SIZE_MAX <= NAME_SIZE_BYTES_MAX
 assert OFFSET_BITS + PARTITION_BITS == 63
 assert QUESTIONS_MAX < DIALS_MAX
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES

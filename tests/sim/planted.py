@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from polymq.core import journal_entries, recovery
 from polymq.core.group import Delivery
+from polymq.core.leases import Leases
 from polymq.core.schedule import Schedule
 from polymq.core.session import Session
 from polymq.core.work_group import WorkGroup
@@ -357,13 +358,13 @@ def timeouts_are_ignored() -> Iterator[None]:
     """A lease that has run out is forgotten."""
 
     def make(_: Any) -> Any:
-        def forget(self: WorkGroup, subscription: Any, now_ns: int) -> None:
+        def forget(self: Leases, subscription: Any, now_ns: int) -> None:
             while subscription.runs and subscription.runs[0].deadline_ns <= now_ns:
                 subscription.runs.popleft()
 
         return forget
 
-    with replaced(WorkGroup, "expire", make):
+    with replaced(Leases, "expire", make):
         yield
 
 
@@ -411,7 +412,7 @@ def requeue_is_lost() -> Iterator[None]:
     def make(defer: Any) -> Any:
         return lambda self, message_id, due_ns: None if strikes() else defer(self, message_id, due_ns)
 
-    with replaced(WorkGroup, "_defer", make):
+    with replaced(Leases, "defer", make):
         yield
 
 
@@ -429,7 +430,23 @@ def requeue_forgets_its_delay_in_a_crash() -> Iterator[None]:
 @bug
 def deferred_is_released_twice() -> Iterator[None]:
     """Replay does not know what was released."""
-    with replaced(recovery, "_APPLY", lambda apply: {**apply, journal_entries.RELEASED: lambda self, entry: None}):
+    with replaced(recovery, "_APPLY", lambda apply: {**apply, journal_entries.RELEASED_RUNS: lambda self, entry: None}):
+        yield
+
+
+@bug
+def release_that_the_journal_lost_is_forgotten() -> Iterator[None]:
+    """The start does not look at what the batches behind the checkpoint say."""
+
+    def make(reconcile: Any) -> Any:
+        def blind(log: Any, schedule_log: Any, waiting: Any, releases: Any) -> Any:
+            unmarked = {offset: (target, due_ns, False) for offset, (target, due_ns, _has_note) in releases.items()}
+            log.notes = []
+            return reconcile(log, schedule_log, waiting, unmarked)
+
+        return blind
+
+    with replaced(recovery, "reconcile", make):
         yield
 
 
@@ -437,14 +454,10 @@ def deferred_is_released_twice() -> Iterator[None]:
 def deferred_is_lost_in_a_crash() -> Iterator[None]:
     """Replay takes a release for done although the append never came."""
 
-    def make(build: Any) -> Any:
-        def trusting(kernel: Any, replay: Any, topic: Any, partition: Any) -> None:
-            replay.releases.clear()
-            build(kernel, replay, topic, partition)
+    def make(reconcile: Any) -> Any:
+        return lambda log, schedule_log, waiting, _releases: reconcile(log, schedule_log, waiting, {})
 
-        return trusting
-
-    with replaced(recovery, "_build_schedule", make):
+    with replaced(recovery, "reconcile", make):
         yield
 
 

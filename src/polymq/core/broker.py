@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core import followers
 from polymq.core.access import ByPermissions
+from polymq.core.bounds import shed
 from polymq.core.broker_statistics import register_statistics
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
-from polymq.core.kernel import Kernel
+from polymq.core.kernel import EFFORT_PER_TURN, Kernel
 from polymq.core.recovery import recover
 from polymq.core.session import Session
 from polymq.core.settings import CoreSettings
 from polymq.core.statistics import Registry
+from polymq.core.work_group import WorkGroup
+from polymq.errors import Refusal, RefusalCode
 
 if TYPE_CHECKING:
     from polymq.core.access import Authorizer, Principal
@@ -57,6 +60,8 @@ class Broker:
             latency_window_ns=self.settings.latency_window_ns if self.settings.latency_quantiles else 0,
         )
         self.catalogue = Catalogue(self.kernel)
+        self.kernel.make_topic = self._make_topic
+        self.kernel.requeue_on_close = self.settings.requeue_on_close
         self.sessions: dict[Session, None] = {}
         self.stopping = False
         self.armed_ns: int | None = None
@@ -87,13 +92,26 @@ class Broker:
         """Tell `listener` what there is, as if it were being created now."""
         followers.tell(listener, self.catalogue.topics.values())
 
+    def _make_topic(self, like: Topic, name: str) -> Topic:
+        """Give a topic in the namespace of another, made with its durability; raises Refusal."""
+        found = self.catalogue.topics.get((like.namespace, name))
+        if found is not None:
+            return found
+        if len(self.catalogue.topics) >= self.settings.topics_max:
+            raise Refusal(RefusalCode.LIMIT_REACHED, f"there are {self.settings.topics_max} topics already")
+        return self.catalogue.create_topic(like.namespace, name, partitions=1, sync=like.sync, ephemeral=False)
+
     # -- a turn ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Let time pass: leases end, deferred messages fall due; then the turn's settles go to the journal."""
         kernel = self.kernel
+        kernel.uncommitted = False
+        for retiring in [retiring for retiring in kernel.moving if retiring.settle()]:
+            del kernel.moving[retiring]
         kernel.leases.fire(kernel.monotonic_ns())
         if kernel.schedules.due_ns() is not None:
+            kernel.effort = EFFORT_PER_TURN
             kernel.schedules.fire(kernel.wall_ns())
         if kernel.with_settled:
             for group in kernel.with_settled:
@@ -109,6 +127,8 @@ class Broker:
             for topic in list(kernel.fresh):
                 for group in topic.groups.values():
                     kernel.awake[group] = None
+                if topic.policy.bounded and shed(topic):
+                    self.catalogue.journal_held(topic)
                 if topic.settled_to_readers:
                     del kernel.fresh[topic]
         if kernel.waiting_for_disk:
@@ -128,7 +148,7 @@ class Broker:
         """Give the monotonic time by which the next turn must run; in the past if there is work at once."""
         kernel = self.kernel
         now_ns = kernel.monotonic_ns()
-        if kernel.awake:
+        if kernel.awake or kernel.uncommitted:
             return now_ns
         due_ns = kernel.leases.due_ns()
         wall_due_ns = kernel.schedules.due_ns()
@@ -159,6 +179,10 @@ class Broker:
         self.kernel.leases.arm(self, now_ns + _HOUSEKEEPING_NS)
 
     def _retain(self, topic: Topic) -> None:
+        if topic.policy.ttl_ns:
+            for group in topic.groups.values():
+                if isinstance(group, WorkGroup):
+                    group.expire_old()
         wall_ns = self.kernel.wall_ns()
         share = self._disk_bytes * self.settings.retention_disk_share
         budget = int(share) if share else 1 << 62

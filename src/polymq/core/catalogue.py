@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from polymq.core.group import Group
     from polymq.core.kernel import Kernel
+    from polymq.core.policies import GroupPolicy, TopicPolicy
 
 __all__ = ["Catalogue"]
 
@@ -203,6 +204,21 @@ class Catalogue:
             self._kernel.journal(journal_entries.catalogue("group_paused", id=group.id, paused=paused))
         self._kernel.wake(group)
 
+    # -- policies --------------------------------------------------------------------------------------------------
+
+    def set_topic_policy(self, topic: Topic, policy: TopicPolicy) -> None:
+        """Choose how old and how many the messages of a topic may be."""
+        topic.policy = policy
+        for group in topic.groups.values():
+            self._kernel.wake(group)
+        self._kernel.journal(_topic_policy_entry(topic))
+
+    def set_group_policy(self, group: WorkGroup, policy: GroupPolicy) -> None:
+        """Choose how a work group treats its messages."""
+        group.set_policy(policy)
+        if not group.ephemeral:
+            self._kernel.journal(_group_policy_entry(group))
+
     # -- snapshots -------------------------------------------------------------------------------------------------
 
     def entries(self) -> Iterator[bytes]:
@@ -218,6 +234,15 @@ def held_entry(topic: Topic) -> bytes:
     return journal_entries.catalogue("topic_held", namespace=topic.namespace, name=topic.name, paused=topic.paused, held=held)
 
 
+def _topic_policy_entry(topic: Topic) -> bytes:
+    fields = topic.policy.fields()
+    return journal_entries.catalogue("topic_policy", namespace=topic.namespace, name=topic.name, policy=fields)
+
+
+def _group_policy_entry(group: WorkGroup) -> bytes:
+    return journal_entries.catalogue("group_policy", id=group.id, policy=group.policy.fields())
+
+
 def _topic_entries(topic: Topic) -> Iterator[bytes]:
     numbers = [partition.number for partition in topic.partitions]
     yield journal_entries.catalogue(
@@ -229,6 +254,8 @@ def _topic_entries(topic: Topic) -> Iterator[bytes]:
         ephemeral=topic.ephemeral,
     )
     yield held_entry(topic)
+    if topic.policy.fields():
+        yield _topic_policy_entry(topic)
     for partition in topic.partitions:
         if partition.schedule is not None:
             number = partition.schedule.log.number
@@ -236,8 +263,8 @@ def _topic_entries(topic: Topic) -> Iterator[bytes]:
             yield journal_entries.schedule_state(partition.number)
             for pairs in partition.schedule.pairs():
                 yield journal_entries.waiting(partition.number, pairs)
-            for base_offset, offsets in partition.schedule.releases():
-                yield journal_entries.released(partition.number, base_offset, offsets)
+            for base_offset, _count, runs in partition.schedule.releases():
+                yield journal_entries.released_runs(partition.number, base_offset, runs)
     for group in topic.groups.values():
         if not group.ephemeral:
             yield from _group_entries(group)
@@ -258,4 +285,6 @@ def _group_entries(group: Group) -> Iterator[bytes]:
     if group.paused:
         yield journal_entries.catalogue("group_paused", id=group.id, paused=True)
     if isinstance(group, WorkGroup):
+        if group.policy.fields():
+            yield _group_policy_entry(group)
         yield from group.entries()

@@ -60,7 +60,7 @@ class CursorGroup:
     def expire(self, subscription: Subscription, now_ns: int) -> None:
         """Do nothing: a cursor group has no leases."""
 
-    def released(self, partition: Partition, base_offset: int, offsets: list[int]) -> None:
+    def released(self, partition: Partition, base_offset: int, runs: bytes) -> None:
         """Do nothing: they are read like all others."""
 
     def empty(self) -> None:

@@ -39,7 +39,8 @@ class DueHeap:
     def __len__(self) -> int:
         return self.count
 
-    def push(self, due: cython.longlong, value: cython.longlong) -> None:
+    @cython.ccall
+    def push(self, due: cython.longlong, value: cython.longlong) -> cython.void:
         """Add an entry."""
         if self.count == self.capacity:
             self._grow()
@@ -61,14 +62,113 @@ class DueHeap:
         assert self.count > 0
         return self.due[0]
 
+    def push_run(self, due: cython.longlong, first: cython.longlong, count: cython.longlong) -> None:
+        """Add `count` neighbouring values that are due at the same time."""
+        value: cython.longlong
+        for value in range(first, first + count):
+            self.push(due, value)
+
     def pop(self) -> int:
         """Take the earliest entry out and give its value. Asserts that there is one."""
         assert self.count > 0
-        first: cython.longlong = self.value[0]
-        self.count -= 1
-        due: cython.longlong = self.due[self.count]
-        value: cython.longlong = self.value[self.count]
+        value: cython.longlong = self.value[0]
+        self._drop_first()
+        return value
+
+    def take(self, due_max: cython.longlong, count_max: cython.Py_ssize_t) -> array[int]:
+        """Take out the values of the earliest entries, as many as are due by `due_max`, as a "q" array."""
+        taken = array("q", bytes(8 * min(count_max, self.count)))
+        view: cython.longlong[::1] = taken
         i: cython.Py_ssize_t = 0
+        while i < count_max and self.count > 0 and self.due[0] <= due_max:
+            view[i] = self.value[0]
+            self._drop_first()
+            i += 1
+        if not self.count:
+            self.clear()
+        return taken[:i]
+
+    def move(self, due_max: cython.longlong, target: DueHeap, count_max: cython.Py_ssize_t) -> bool:
+        """Move entries that are due by `due_max` to a heap that orders them by value; True if there are more."""
+        i: cython.Py_ssize_t = 0
+        while i < count_max and self.count > 0 and self.due[0] <= due_max:
+            target.push(self.value[0], self.value[0])
+            self._drop_first()
+            i += 1
+        if not self.count:
+            self.clear()
+            return False
+        return self.due[0] <= due_max
+
+    def remove(self, value: cython.longlong) -> bool:
+        """Take one entry out, wherever it stands; False if there is none of that value. Cost: O(n), about a ns each."""
+        i: cython.Py_ssize_t
+        for i in range(self.count):
+            if self.value[i] == value:
+                break
+        else:
+            return False
+        self.count -= 1
+        parent: cython.Py_ssize_t
+        due: cython.longlong = self.due[self.count]
+        moved: cython.longlong = self.value[self.count]
+        if i < self.count:
+            # The last entry takes the place: up if it is earlier than what is above, else down.
+            while i > 0:
+                parent = (i - 1) // 2
+                if self.due[parent] < due or (self.due[parent] == due and self.value[parent] < moved):
+                    break
+                self.due[i] = self.due[parent]
+                self.value[i] = self.value[parent]
+                i = parent
+            self._sink(i, due, moved)
+        return True
+
+    def drop_between(self, first: cython.longlong, end: cython.longlong) -> None:
+        """Take out every entry with a value in [first, end). Cost: O(n), a few ns each."""
+        i: cython.Py_ssize_t
+        kept: cython.Py_ssize_t = 0
+        for i in range(self.count):
+            if not (first <= self.value[i] and self.value[i] < end):
+                self.due[kept] = self.due[i]
+                self.value[kept] = self.value[i]
+                kept += 1
+        self.count = kept
+        for i in range(kept // 2 - 1, -1, -1):
+            self._sink(i, self.due[i], self.value[i])
+
+    def after(self, value: cython.longlong, count_max: cython.Py_ssize_t) -> array[int]:
+        """Copy out the entries with the smallest values above `value`, as (value, due) pairs in order of value.
+
+        Cost: O(n), about a ns each, and O(log count_max) for each that is among the smallest so far.
+        """
+        # The largest of those found so far is the first of this heap.
+        found = DueHeap()
+        i: cython.Py_ssize_t
+        for i in range(self.count):
+            if self.value[i] > value and (found.count < count_max or -self.value[i] > found.due[0]):
+                found.push(-self.value[i], self.due[i])
+                if found.count > count_max:
+                    found._drop_first()
+        pairs = array("q", bytes(16 * found.count))
+        view: cython.longlong[::1] = pairs
+        while found.count > 0:
+            i = found.count - 1
+            view[2 * i] = -found.due[0]
+            view[2 * i + 1] = found.value[0]
+            found._drop_first()
+        return pairs
+
+    @cython.cfunc
+    def _drop_first(self) -> cython.void:
+        """Take the earliest entry out."""
+        self.count -= 1
+        if self.count > 0:
+            self._sink(0, self.due[self.count], self.value[self.count])
+
+    @cython.cfunc
+    def _sink(self, i: cython.Py_ssize_t, due: cython.longlong, value: cython.longlong) -> cython.void:
+        """Put an entry into the hole at `i`, or below it."""
         child: cython.Py_ssize_t
         while True:
             child = 2 * i + 1
@@ -81,10 +181,8 @@ class DueHeap:
             self.due[i] = self.due[child]
             self.value[i] = self.value[child]
             i = child
-        if self.count > 0:
-            self.due[i] = due
-            self.value[i] = value
-        return first
+        self.due[i] = due
+        self.value[i] = value
 
     @cython.cfunc
     @cython.inline

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 from polymq.core.deadlines import DueHeap
 
 if TYPE_CHECKING:
+    from polymq.core.leases import Run
     from polymq.core.ports import Listener
     from polymq.core.session import Session
     from polymq.core.topic import Partition, Topic
-    from polymq.core.work_group import Run
     from polymq.wire.slices import Slice
 
 __all__ = ["Delivery", "Group", "GroupKind", "Subscription"]
@@ -116,8 +116,8 @@ class Group(Protocol):
     def unsubscribe(self, subscription: Subscription) -> None: ...
     def expire(self, subscription: Subscription, now_ns: int) -> None: ...
     def empty(self) -> None: ...
-    def released(self, partition: Partition, base_offset: int, offsets: list[int]) -> None:
-        """Hear that scheduled messages were appended at `base_offset`; `offsets` are those of the schedule's log."""
+    def released(self, partition: Partition, base_offset: int, runs: bytes) -> None:
+        """Hear that scheduled messages were appended at `base_offset`; `runs` says which of the schedule's log (`Schedule`)."""
 
     def first_needed(self, partition_index: int) -> int:
         """Give the first offset of a partition that this group may still want."""

@@ -5,7 +5,7 @@
     34 requeued    u32 group, u32 partition, i64 offset, u32 attempts, i64 due (ns since 1970; 0 = at once)
     35 emptied     u32 group, u32 partition, i64 end: everything below is settled
     36 scheduled   u32 partition, i64 first offset in its schedule log, u32 count, i64 due
-    37 released    u32 partition, i64 base offset that the messages will have, then i64 schedule offsets
+    37 released    u32 partition, i64 base offset that the messages will have, then i64 schedule offsets (not written any more)
     38 lease state u32 group, u32 partition, i64 next, i64 floor: everything between is settled but for what 41 says
     39 schedule state  u32 partition: nothing waits but for what 44 says
     40 cursor      u32 group, u32 partition, i64 offset
@@ -15,6 +15,9 @@
     44 waiting     u32 partition, then (due i64, schedule offset i64) pairs
     45 deferred    u32 group, then (due i64, message id i64) pairs
     46 schedule floor  u32 group, u32 partition, i64 offset: what was scheduled before it is not for this group
+    50 released runs   u32 partition, i64 base offset of the messages, then (first schedule offset i64, count i64) pairs
+    51 cancelled   u32 partition, i64 schedule offset: it will not be appended
+    52 rewound     u32 group, u32 partition, i64 offset: the group starts anew from there
 
 Entries are facts, replayed in order by `recovery.py`; docs/DATA_FILES.md describes the frames around them. Kinds are
 never reused.
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "CANCELLED",
     "CATALOGUE",
     "CURSOR",
     "DEFERRED",
@@ -38,7 +42,9 @@ __all__ = [
     "EMPTIED",
     "LEASE_STATE",
     "RELEASED",
+    "RELEASED_RUNS",
     "REQUEUED",
+    "REWOUND",
     "SCHEDULED",
     "SCHEDULE_FLOOR",
     "SCHEDULE_STATE",
@@ -46,6 +52,7 @@ __all__ = [
     "TRUNCATED",
     "UNSETTLED",
     "WAITING",
+    "cancelled",
     "catalogue",
     "cursor",
     "deferred",
@@ -53,8 +60,9 @@ __all__ = [
     "emptied",
     "integers",
     "lease_state",
-    "released",
+    "released_runs",
     "requeued",
+    "rewound",
     "schedule_floor",
     "schedule_state",
     "scheduled",
@@ -79,6 +87,9 @@ TRUNCATED: Final = 43
 WAITING: Final = 44
 DEFERRED: Final = 45
 SCHEDULE_FLOOR: Final = 46
+RELEASED_RUNS: Final = 50
+CANCELLED: Final = 51
+REWOUND: Final = 52
 
 GROUP_PARTITION: Final = struct.Struct("<BII")
 REQUEUED_FORM: Final = struct.Struct("<BIIqIq")
@@ -119,9 +130,19 @@ def scheduled(partition: int, first: int, count: int, due_ns: int) -> bytes:
     return SCHEDULED_FORM.pack(SCHEDULED, partition, first, count, due_ns)
 
 
-def released(partition: int, base_offset: int, offsets: Sequence[int]) -> bytes:
-    """Encode that scheduled messages are about to be appended at `base_offset`."""
-    return RELEASED_FORM.pack(RELEASED, partition, base_offset) + integers(offsets)
+def released_runs(partition: int, base_offset: int, runs: bytes) -> bytes:
+    """Encode that scheduled messages were appended at `base_offset`; `runs` as `transfer.runs_of` gives them."""
+    return RELEASED_FORM.pack(RELEASED_RUNS, partition, base_offset) + runs
+
+
+def cancelled(partition: int, offset: int) -> bytes:
+    """Encode that a scheduled message is not to be appended."""
+    return RELEASED_FORM.pack(CANCELLED, partition, offset)
+
+
+def rewound(group: int, partition: int, offset: int) -> bytes:
+    """Encode that a group was set to an offset, whatever it has settled behind it."""
+    return EMPTIED_FORM.pack(REWOUND, group, partition, offset)
 
 
 def lease_state(group: int, partition: int, *, next_offset: int, floor: int) -> bytes:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from polymq.core.deadlines import Timers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq.core.group import Group
     from polymq.core.ports import Clock, Random, Store
+    from polymq.core.retiring import Retiring
     from polymq.core.topic import Topic
     from polymq.core.work_group import WorkGroup
 
-__all__ = ["Kernel"]
+__all__ = ["EFFORT_PER_TURN", "Kernel"]
+
+# About a millisecond: four batches, or a hundred look-ups.
+EFFORT_PER_TURN: Final = 64
 
 
 class Kernel:
@@ -29,11 +35,26 @@ class Kernel:
         self.monotonic_ns = clock.monotonic_ns
         self.wall_ns = clock.wall_ns
         self.journal = store.journal.append
+        # What releases of deferred messages may still do in this turn, all partitions together (`schedule.py`).
+        self.effort = EFFORT_PER_TURN
         # Dictionaries stand in for ordered sets: the same input always gives the same order.
         self.awake: dict[Group, None] = {}
         self.fresh: dict[Topic, None] = {}
         self.waiting_for_disk: dict[Group, None] = {}
         self.with_settled: dict[WorkGroup, None] = {}
+        # Who waits for dead letters to be durable, and whether something was appended that only the next commit writes.
+        self.moving: dict[Retiring, None] = {}
+        self.uncommitted = False
+        # Give the topic of a name in the namespace of another topic, made like that one if it is not there; set by the
+        # broker. Raises Refusal.
+        self.make_topic: Callable[[Topic, str], Topic] = _no_topics
+        # Whether what a consumer holds comes back as soon as it leaves, where its group's policy does not say.
+        self.requeue_on_close = False
+
+    def moves(self, retiring: Retiring) -> None:
+        """Ask somebody each turn whether its dead letters are durable, and have the next commit soon."""
+        self.moving[retiring] = None
+        self.uncommitted = True
 
     def wake(self, group: Group) -> None:
         """Let a group deliver in this turn's dispatch."""
@@ -50,3 +71,7 @@ class Kernel:
     def has_settled(self, group: WorkGroup) -> None:
         """Let a group write what was settled to the journal at the end of the turn."""
         self.with_settled[group] = None
+
+
+def _no_topics(like: Topic, name: str) -> Topic:
+    raise AssertionError(f"nobody makes {name} beside {like.name}")

@@ -75,7 +75,7 @@ class LiveGroup:
     def expire(self, subscription: Subscription, now_ns: int) -> None:
         """Do nothing: a live group has no leases."""
 
-    def released(self, partition: Partition, base_offset: int, offsets: list[int]) -> None:
+    def released(self, partition: Partition, base_offset: int, runs: bytes) -> None:
         """Do nothing: they are read like all others."""
 
     def empty(self) -> None:

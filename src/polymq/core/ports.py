@@ -67,6 +67,13 @@ class Log(Protocol):
     def size_bytes(self) -> int: ...
     @property
     def epochs(self) -> Sequence[tuple[int, int]]: ...
+    @property
+    def last_time_ns(self) -> int:
+        """The time of the newest batch: no later one is before it."""
+
+    @property
+    def notes(self) -> Sequence[tuple[int, int, bytes]]:
+        """What `records.PRODUCER_BROKER` marks behind the last checkpoint: (first offset, epoch, note) as found at the start."""
 
     def append(self, batch: MessageBatch, *, now_ns: int, origin: int) -> Ticket: ...
     def append_messages(
@@ -79,6 +86,11 @@ class Log(Protocol):
         producer_epoch: int = -1,
         sequence: int = -1,
     ) -> Ticket: ...
+    def append_records(
+        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+    ) -> Ticket:
+        """Append encoded records as one batch of the time `now_ns`, at least `last_time_ns`."""
+
     def reader(self, offset: int) -> Reader: ...
     def batches(self, offset: int, size_bytes_max: int) -> memoryview | None: ...
     def offset_at(self, time_ns: int) -> int | None: ...

@@ -18,7 +18,9 @@ from polymq.core import journal_entries as entries
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind
 from polymq.core.lease_window import LeaseWindow
-from polymq.core.schedule import Schedule
+from polymq.core.policies import GroupPolicy, TopicPolicy
+from polymq.core.releases import reconcile
+from polymq.core.schedule import Schedule, expand_runs
 from polymq.core.topic import Partition, Topic
 from polymq.core.work_group import WorkGroup
 from polymq.errors import CorruptRecord
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["recover"]
 
 
+# (topic, partition, first offset there, runs of offsets in the schedule)
+_Release = tuple[Topic, Partition, int, bytes]
+
+
 @dataclass(slots=True)
 class _Topic:
     namespace: str
@@ -41,6 +47,7 @@ class _Topic:
     ephemeral: bool
     paused: bool = False
     held: list[int | None] = field(default_factory=list)
+    policy: dict[str, Any] = field(default_factory=dict)
     groups: dict[int, _Group] = field(default_factory=dict)
 
 
@@ -52,6 +59,7 @@ class _Group:
     kind: str
     starts: list[int]
     paused: bool = False
+    policy: dict[str, Any] = field(default_factory=dict)
     windows: dict[int, LeaseWindow] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
     skips: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -69,8 +77,9 @@ class _Replay:
         self.groups: dict[int, _Group] = {}
         self.schedules: dict[int, int] = {}
         self.scheduled: dict[int, dict[int, int]] = {}
-        # Released offsets of a partition's schedule: (offset that the message gets in the partition, due time).
-        self.releases: dict[int, dict[int, tuple[int, int]]] = {}
+        # Released offsets of a partition's schedule: (offset that the message gets in the partition, due time, whether
+        # the batch has a note that says so).
+        self.releases: dict[int, dict[int, tuple[int, int, bool]]] = {}
         self.next_number = 0
         self.next_group_id = 1
 
@@ -111,6 +120,15 @@ class _Replay:
         topic = self.topics[namespace, name]
         topic.paused = paused
         topic.held = held
+
+    def op_topic_policy(self, *, namespace: str, name: str, policy: dict[str, Any]) -> None:
+        topic = self.topics.get((namespace, name))
+        if topic is not None:
+            topic.policy = policy
+
+    def op_group_policy(self, *, id: int, policy: dict[str, Any]) -> None:  # noqa: A002
+        if id in self.groups:
+            self.groups[id].policy = policy
 
     def op_schedule_created(self, *, partition: int, number: int) -> None:
         self.schedules[partition] = number
@@ -171,6 +189,15 @@ class _Replay:
             window = self.window(group, partition)
             window.empty(max(end, window.next))
             group.skips[partition] = [skip for skip in group.skips.get(partition, []) if skip[1] > end]
+
+    def rewound(self, entry: bytes) -> None:
+        _kind, group_id, partition, offset = entries.EMPTIED_FORM.unpack(entry)
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.windows[partition] = LeaseWindow(partition, offset, self.slots_dense)
+            group.skips.pop(partition, None)
+            for message_id in [message_id for message_id in group.due if message_id >> limits.OFFSET_BITS == partition]:
+                del group.due[message_id]
 
     def lease_state(self, entry: bytes) -> None:
         _kind, group_id, partition, next_offset, floor = entries.LEASE_STATE_FORM.unpack(entry)
@@ -237,12 +264,24 @@ class _Replay:
 
     def released(self, entry: bytes) -> None:
         _kind, partition, base_offset = entries.RELEASED_FORM.unpack_from(entry)
+        offsets = struct.iter_unpack("<q", entry[entries.RELEASED_FORM.size :])
+        self.release(partition, base_offset, (offset for (offset,) in offsets), noted=False)
+
+    def released_runs(self, entry: bytes) -> None:
+        _kind, partition, base_offset = entries.RELEASED_FORM.unpack_from(entry)
+        self.release(partition, base_offset, expand_runs(entry[entries.RELEASED_FORM.size :]), noted=True)
+
+    def release(self, partition: int, base_offset: int, offsets: Iterable[int], *, noted: bool) -> None:
+        """Take messages of a schedule for appended at `base_offset`, unless the log says otherwise in the end."""
         waiting = self.scheduled.setdefault(partition, {})
         released = self.releases.setdefault(partition, {})
-        offsets = struct.iter_unpack("<q", entry[entries.RELEASED_FORM.size :])
-        for index, (offset,) in enumerate(offsets):
+        for index, offset in enumerate(offsets):
             if offset in waiting:
-                released[offset] = (base_offset + index, waiting.pop(offset))
+                released[offset] = (base_offset + index, waiting.pop(offset), noted)
+
+    def cancelled(self, entry: bytes) -> None:
+        _kind, partition, offset = entries.RELEASED_FORM.unpack(entry)
+        self.scheduled.setdefault(partition, {}).pop(offset, None)
 
     def schedule_state(self, entry: bytes) -> None:
         _kind, partition = entries.SCHEDULE_STATE_FORM.unpack(entry)
@@ -252,7 +291,12 @@ class _Replay:
     def waiting(self, entry: bytes) -> None:
         _kind, partition = entries.SCHEDULE_STATE_FORM.unpack_from(entry)
         pairs = struct.iter_unpack("<qq", entry[entries.SCHEDULE_STATE_FORM.size :])
-        self.scheduled[partition].update((offset, due_ns) for due_ns, offset in pairs)
+        waiting = self.scheduled.setdefault(partition, {})
+        released = self.releases.setdefault(partition, {})
+        for due_ns, offset in pairs:
+            waiting[offset] = due_ns
+            # As in `scheduled_entry`.
+            released.pop(offset, None)
 
 
 def _truncate_group(group: _Group, partition: int, index: int, end: int) -> bool:
@@ -290,6 +334,9 @@ _APPLY = {
     entries.WAITING: _Replay.waiting,
     entries.DEFERRED: _Replay.deferred,
     entries.SCHEDULE_FLOOR: _Replay.schedule_floor,
+    entries.CANCELLED: _Replay.cancelled,
+    entries.REWOUND: _Replay.rewound,
+    entries.RELEASED_RUNS: _Replay.released_runs,
 }
 
 
@@ -303,11 +350,13 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
         replay.apply(entry)
     catalogue.next_number = replay.next_number
     catalogue.next_group_id = replay.next_group_id
+    found: list[_Release] = []
     for spec in replay.topics.values():
         if spec.ephemeral:
             _delete(kernel, replay, spec)
         else:
             topic = _build_topic(kernel, replay, spec)
+            found += [release for partition in topic.partitions for release in _build_schedule(kernel, replay, topic, partition)]
             catalogue.topics[spec.namespace, spec.name] = topic
             if not topic.settled_to_readers:
                 kernel.appended(topic)  # what was found unsynced becomes readable once it is synced
@@ -315,6 +364,9 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
         built = catalogue.topics.get(group.topic)
         if built is not None:
             _build_group(catalogue, built, group)
+    for topic, partition, base_offset, runs in found:
+        for topic_group in topic.groups.values():
+            topic_group.released(partition, base_offset, runs)
     for topic in catalogue.topics.values():
         if not topic.has_work_group and not all(partition.held_from is not None for partition in topic.partitions):
             # Its groups did not outlive the process: what comes now is for the first that will be.
@@ -339,28 +391,32 @@ def _build_topic(kernel: Kernel, replay: _Replay, spec: _Topic) -> Topic:
     partitions = [Partition(index, log) for index, log in enumerate(logs)]
     topic = Topic(spec.namespace, spec.name, partitions, sync=spec.sync, ephemeral=False)
     topic.paused = spec.paused
+    topic.policy = TopicPolicy.of(spec.policy)
     for partition in partitions:
         if replay.truncate(partition.number, partition.log.end):
             kernel.journal(entries.truncated(partition.number, partition.log.end))
         partition.held_from = spec.held[partition.index]
-        if partition.number in replay.schedules:
-            _build_schedule(kernel, replay, topic, partition)
     return topic
 
 
-def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Partition) -> None:
-    """Restore what waits, including what was about to be released when the process died."""
-    log = kernel.store.open_log(replay.schedules[partition.number], sync=topic.sync)
+def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Partition) -> list[_Release]:
+    """Restore what waits, including releases that are not in the log after all; list those that only the log knows of."""
+    number = replay.schedules.get(partition.number)
+    if number is None:
+        return []
+    log = kernel.store.open_log(number, sync=topic.sync)
     schedule = Schedule(kernel, topic, partition, log)
     partition.schedule = schedule
     waiting = replay.scheduled.get(partition.number, {})
-    for offset, (target, due_ns) in replay.releases.get(partition.number, {}).items():
-        if target >= partition.log.end:
-            waiting[offset] = due_ns
-            kernel.journal(entries.scheduled(partition.number, offset, 1, due_ns))
+    found = reconcile(partition.log, log, waiting, replay.releases.get(partition.number, {}))
+    for entry in found.entries(partition.number):
+        kernel.journal(entry)
+    for base_offset, runs in found.unsure:
+        schedule.restore_release(base_offset, runs)
     for offset, due_ns in waiting.items():
         if log.start <= offset < log.end:
             schedule.restore(offset, due_ns)
+    return [(topic, partition, base_offset, runs) for base_offset, runs in found.done]
 
 
 def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:
@@ -371,6 +427,7 @@ def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:
     if isinstance(group, WorkGroup):
         group.restore(spec.windows, spec.due, spec.skips)
         group.schedule_floors = spec.schedule_floors
+        group.set_policy(GroupPolicy.of(spec.policy))
         group.counted_from = [partition.log.readable for partition in topic.partitions]
     elif isinstance(group, CursorGroup):
         for partition in topic.partitions:

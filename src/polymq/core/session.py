@@ -8,12 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymq import limits
+from polymq.core import inspection
 from polymq.core.access import STRANGER, Action
+from polymq.core.bounds import admit
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind, Subscription
+from polymq.core.policies import NO_TOPIC_POLICY
 from polymq.core.view_making import Latency, peer_unknown, producer_view, topic_view
 from polymq.core.work_group import WorkGroup
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
@@ -22,9 +25,10 @@ if TYPE_CHECKING:
     from polymq.core.access import Principal
     from polymq.core.broker import Broker
     from polymq.core.group import Group
+    from polymq.core.policies import GroupPolicy, TopicPolicy
     from polymq.core.ports import Listener, Log, Ticket
     from polymq.core.topic import Topic
-    from polymq.core.views import PeerView, ProducerView, TopicView
+    from polymq.core.views import DeferredView, PeekedView, PeerView, ProducerView, ScheduledView, TopicView
     from polymq.wire.records import Message
     from polymq.wire.slices import MessageBatch
 
@@ -90,10 +94,12 @@ class Session:
             raise Refusal(RefusalCode.BATCH_TOO_LARGE)
         target = self._found(topic)
         partition = target.partitions[0] if len(target.partitions) == 1 else target.pick()
+        if target.policy is not NO_TOPIC_POLICY:
+            admit(target, messages=batch.count, size_bytes=batch.size_bytes)
         wall_ns = self._kernel.wall_ns()
         if delay_ns > 0:
             schedule = self.broker.catalogue.schedule(target, partition)
-            ticket = schedule.publish(batch, due_ns=wall_ns + delay_ns, wall_ns=wall_ns, origin=origin)
+            ticket = schedule.publish(batch, due_ns=_due_ns(wall_ns, delay_ns), wall_ns=wall_ns, origin=origin)
         else:
             ticket = partition.append(batch, wall_ns=wall_ns, origin=origin)
             self._kernel.fresh[target] = None
@@ -103,18 +109,25 @@ class Session:
         return ticket
 
     def publish_messages(self, topic: str, messages: Sequence[Message], *, origin: int, delay_ns: int = 0) -> Ticket:
-        """Do as `publish` does with messages that have keys or headers: one object each, for paths that are not hot."""
+        """Append messages with keys or headers as `publish` does; all go where the first one's key says, if it has one.
+
+        Cost: an object per message: for paths that are not hot.
+        """
+        size_bytes = sum(len(message.body) for message in messages)
         target = self._found(topic)
-        partition = target.partitions[0] if len(target.partitions) == 1 else target.pick()
+        if target.policy is not NO_TOPIC_POLICY:
+            admit(target, messages=len(messages), size_bytes=size_bytes)
+        key = messages[0].key
+        partition = target.pick() if key is None else target.pick_for(key)
         wall_ns = self._kernel.wall_ns()
         if delay_ns > 0:
             schedule = self.broker.catalogue.schedule(target, partition)
-            ticket = schedule.publish_messages(messages, due_ns=wall_ns + delay_ns, wall_ns=wall_ns, origin=origin)
+            ticket = schedule.publish_messages(messages, due_ns=_due_ns(wall_ns, delay_ns), wall_ns=wall_ns, origin=origin)
         else:
             ticket = partition.append_messages(messages, wall_ns=wall_ns, origin=origin)
             self._kernel.fresh[target] = None
         target.message_count += len(messages)
-        target.message_bytes += sum(len(message.body) for message in messages)
+        target.message_bytes += size_bytes
         self.published[topic] = self.published.get(topic, 0) + len(messages)
         return ticket
 
@@ -293,6 +306,8 @@ class Session:
 
     def requeue(self, subscription: Subscription, message_id: int, *, delay_ns: int) -> None:
         """Give a message back, for now or for later."""
+        if delay_ns > limits.DELAY_NS_MAX:
+            raise Refusal(RefusalCode.DELAY_OUT_OF_RANGE)
         _work(subscription).requeue(subscription, message_id, delay_ns=delay_ns)
 
     def extend(self, subscription: Subscription, message_id: int, *, lease_ns: int, lease_ns_max: int) -> None:
@@ -325,6 +340,94 @@ class Session:
         if not isinstance(found, CursorGroup):
             raise Refusal(RefusalCode.GROUP_NOT_FOUND, f"{group} is not a cursor group")
         return list(found.committed)
+
+    # -- single messages -------------------------------------------------------------------------------------------
+
+    def scheduled(self, topic: str, *, after: int = -1, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[ScheduledView] | None:
+        """List deferred publishes that wait, in order of their ids, behind the id `after`. None: ask again after a poll.
+
+        A page may be shorter than `count_max`; an empty one is the end.
+        """
+        self._authorize(Action.READ, topic)
+        return inspection.scheduled(self._topic(topic), after, _page(count_max))
+
+    def cancel_scheduled(self, topic: str, message_id: int) -> None:
+        """Drop a deferred publish by the id that `scheduled` shows."""
+        self._authorize(Action.MANAGE, topic)
+        if not inspection.cancel_scheduled(self._topic(topic), message_id):
+            raise Refusal(RefusalCode.MESSAGE_NOT_FOUND)
+
+    def deferred(self, topic: str, group: str, *, after: int = -1, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[DeferredView]:
+        """List what a group's consumers have given back for later, in order of ids, behind the id `after`."""
+        self._authorize(Action.READ, topic, group)
+        return inspection.deferred(self._work_group(topic, group), after, _page(count_max))
+
+    def peek(self, topic: str, group: str, *, after: int = -1, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[PeekedView] | None:
+        """Show what waits for a group's consumers, without giving it out. Pages as `scheduled` does."""
+        self._authorize(Action.READ, topic, group)
+        return inspection.peek(self._work_group(topic, group), after, _page(count_max))
+
+    def browse(self, topic: str, partition: int, offset: int, *, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[PeekedView] | None:
+        """Show messages of one partition from an offset on, whoever has had them. None: ask again after a poll."""
+        self.log(topic, partition)
+        return inspection.browse(self._topic(topic).partitions[partition], offset, _page(count_max))
+
+    def replay(
+        self, topic: str, group: str, *, offset: int | None = None, time_ns: int | None = None, partition: int | None = None
+    ) -> bool:
+        """Set a work group to an offset, or to what was appended at or after a time, in one partition or in all.
+
+        Back: what is still in the log is delivered again, as for the first time. Forth: what lies between is left out.
+        Whatever its consumers hold there is theirs no longer. False: the disk is being read, ask again after a poll.
+        """
+        self._authorize(Action.MANAGE, topic, group)
+        assert (offset is None) != (time_ns is None)
+        found = self._work_group(topic, group)
+        if partition is not None:
+            self.log(topic, partition)
+        shares = found.shares if partition is None else [found.shares[partition]]
+        targets: list[int] = []
+        for share in shares:
+            try:
+                target = share.partition.log.offset_at(time_ns) if time_ns is not None else offset
+            except StoreFailed as error:
+                raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
+            if target is None:
+                return False
+            targets.append(target)
+        for share, target in zip(shares, targets, strict=True):
+            found.rewind(share, target)
+        return True
+
+    # -- policies --------------------------------------------------------------------------------------------------
+
+    def topic_policy(self, topic: str) -> TopicPolicy:
+        """Say how old and how many the messages of a topic may be."""
+        self._authorize(Action.READ, topic)
+        return self._topic(topic).policy
+
+    def set_topic_policy(self, topic: str, policy: TopicPolicy) -> None:
+        """Choose how old and how many the messages of a topic may be."""
+        self._authorize(Action.MANAGE, topic)
+        policy.check()
+        self.broker.catalogue.set_topic_policy(self._topic(topic), policy)
+
+    def group_policy(self, topic: str, group: str) -> GroupPolicy:
+        """Say how a work group treats its messages."""
+        self._authorize(Action.READ, topic, group)
+        return self._work_group(topic, group).policy
+
+    def set_group_policy(self, topic: str, group: str, policy: GroupPolicy) -> None:
+        """Choose how a work group treats its messages."""
+        self._authorize(Action.MANAGE, topic, group)
+        policy.check(topic)
+        self.broker.catalogue.set_group_policy(self._work_group(topic, group), policy)
+
+    def _work_group(self, topic: str, group: str) -> WorkGroup:
+        found = self._group(topic, group)
+        if not isinstance(found, WorkGroup):
+            raise Refusal(RefusalCode.GROUP_NOT_FOUND, f"{group} is not a work group")
+        return found
 
     # -- statistics ------------------------------------------------------------------------------------------------
 
@@ -374,6 +477,16 @@ class Session:
     def _refuse_when_stopping(self) -> None:
         if self.broker.stopping:
             raise Refusal(RefusalCode.SHUTTING_DOWN)
+
+
+def _due_ns(wall_ns: int, delay_ns: int) -> int:
+    if delay_ns > limits.DELAY_NS_MAX:
+        raise Refusal(RefusalCode.DELAY_OUT_OF_RANGE)
+    return wall_ns + delay_ns
+
+
+def _page(count_max: int) -> int:
+    return max(1, min(count_max, limits.PEEK_MESSAGES_MAX))
 
 
 def _work(subscription: Subscription) -> WorkGroup:

@@ -24,6 +24,7 @@ class CoreSettings:
     topics_max:           topics in one data folder
     latency_quantiles:    which quantiles of the time from publish to settle statistics show; none: it is not measured
     latency_window_ns:    over how much of the past
+    requeue_on_close:     whether what a consumer holds waits for another as soon as it leaves, where a group's policy does not say
     slots_dense:          slots that a group's window may have before stragglers leave it; tests make it small
     """
 
@@ -35,4 +36,5 @@ class CoreSettings:
     topics_max: int = 1_000_000
     latency_quantiles: tuple[float, ...] = ()
     latency_window_ns: int = 600 * _SECOND_NS
+    requeue_on_close: bool = False
     slots_dense: int = SLOTS_DENSE

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymq.core.group import GroupKind
+from polymq.core.policies import NO_TOPIC_POLICY
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
+from polymq.wire.crc import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +63,7 @@ class Partition:
             raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
 
     def append_messages(self, messages: Sequence[Message], *, wall_ns: int, origin: int) -> Ticket:
-        """Stage messages that have more than a body, as a batch of their own; raises Refusal."""
+        """Stage messages with keys and headers as one batch; raises Refusal."""
         self.last_time_ns = max(self.last_time_ns, wall_ns)
         try:
             return self.log.append_messages(messages, now_ns=self.last_time_ns, origin=origin)
@@ -84,6 +86,7 @@ class Topic:
         "namespace",
         "partitions",
         "paused",
+        "policy",
         "sync",
         "withheld",
     )
@@ -105,6 +108,7 @@ class Topic:
         self.ephemeral = ephemeral
         self.paused = False
         self.withheld = False  # until all the groups are there that are to have its first messages
+        self.policy = NO_TOPIC_POLICY
         self.groups: dict[str, Group] = {}
         # What was published since this process started, scheduled messages from the moment that they were accepted.
         self.message_count = 0
@@ -120,6 +124,10 @@ class Topic:
             if not partition.log.failed:
                 return partition
         raise Refusal(RefusalCode.STORE_FAILED, self.partitions[0].log.failed)
+
+    def pick_for(self, key: bytes) -> Partition:
+        """Choose where messages with a key go: always to the same partition, so that they keep their order."""
+        return self.partitions[crc32c(key) % len(self.partitions)]
 
     def hold(self) -> None:
         """Keep what is published from here on from every group (paused, or nobody to give it to)."""

@@ -89,6 +89,9 @@ def group_view(group: Group, *, consumers: bool, latency: Latency, together: His
         timeout_count=work.timeout_count if work else 0,
         consumer_count=len(group.consumers),
         scheduled=work.scheduled if work else 0,
+        dead_letter_count=work.dead_letter_count if work else 0,
+        expired_count=work.expired_count if work else 0,
+        dropped_count=work.dropped_count if work else 0,
         consumers=tuple(consumer_view(consumer) for consumer in group.consumers) if consumers else (),
         latency=latency.view(took),
     )

@@ -8,14 +8,21 @@ they are rendered. Read next: `Session.topics()` and `Session.topic()`, which ma
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polymq.wire.records import Message
 
 __all__ = [
     "ConsumerView",
+    "DeferredView",
     "GroupView",
     "LatencyView",
     "PartitionView",
+    "PeekedView",
     "PeerView",
     "ProducerView",
+    "ScheduledView",
     "TlsView",
     "TopicView",
 ]
@@ -100,7 +107,8 @@ class GroupView:
     `depth` counts messages that wait to be delivered: neither leased nor deferred, and not those that the topic
     holds back (`TopicView.held`). `message_count` counts messages that became the group's since it exists,
     redeliveries not included, the topic's deferred publishes included (`scheduled` of them wait); `requeue_count` and
-    `timeout_count` are redeliveries asked for and leases that ran out. `consumers` is empty if they were not asked for; `consumer_count` is right either way.
+    `timeout_count` are redeliveries asked for and leases that ran out. `dead_letter_count`, `expired_count` and
+    `dropped_count` are messages that were not delivered (any more), since this process started. `consumers` is empty if they were not asked for; `consumer_count` is right either way.
     """
 
     name: str
@@ -115,8 +123,41 @@ class GroupView:
     timeout_count: int
     consumer_count: int
     scheduled: int = 0
+    dead_letter_count: int = 0
+    expired_count: int = 0
+    dropped_count: int = 0
     consumers: tuple[ConsumerView, ...] = ()
     latency: LatencyView = field(default_factory=LatencyView)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledView:
+    """One deferred publish that waits. `id` is its own: in the topic it gets another. `time_ns`: when it was published."""
+
+    id: int
+    due_ns: int
+    size_bytes: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredView:
+    """One message that a consumer has given back for later."""
+
+    id: int
+    due_ns: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedView:
+    """One message, looked at without being given out. `partition` is the index within the topic, `attempts` those so far."""
+
+    id: int
+    partition: int
+    offset: int
+    attempts: int
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,51 +1,38 @@
 """A work group: every message goes to one consumer at a time, until it is settled.
 
-New messages come from the partitions' logs in order; given-back ones queue behind at most `_REQUEUE_DEPTH` of those
-that were there before them, as a queue would have it. Who has what is in each share's `LeaseWindow`; when leases run
-out is known per delivery (`Run`), not per message. Read next: `broker.py`.
+New messages come from the partitions' logs in order. Who has what is in each share's `LeaseWindow`; how leases end other
+than by a settle is in `leases.py`, from which this goes on. Read next: `broker.py`.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from polymq import limits
 from polymq.core import journal_entries
-from polymq.core.deadlines import DueHeap
 from polymq.core.group import Delivery, GroupKind, Subscription
+from polymq.core.lanes import Lanes
 from polymq.core.latency import DeliveryTimes, LatencyWindow
-from polymq.core.lease_window import FAIL_NOT_OWNED, LeaseWindow
-from polymq.errors import Refusal, RefusalCode
+from polymq.core.lease_window import LeaseWindow
+from polymq.core.leases import Leases, Run, refusal_code
+from polymq.core.retiring import Retiring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from polymq.core.kernel import Kernel
+    from polymq.core.policies import GroupPolicy
     from polymq.core.ports import Listener, Reader
     from polymq.core.topic import Partition, Topic
+    from polymq.errors import RefusalCode
     from polymq.wire.slices import Slice
 
-__all__ = ["Run", "Share", "WorkGroup"]
+__all__ = ["Share", "WorkGroup"]
 
-# A given-back message waits behind this many at most: those behind a long backlog must not wait for all of it.
-_REQUEUE_DEPTH: Final = 10_000
-# Deferred messages woken in one step: a few milliseconds.
-_WAKE_MAX: Final = 2_000
-
-
-class Run(NamedTuple):
-    """One delivery: `messages` offsets of one share from `first`, whose lease ends at `deadline_ns`."""
-
-    deadline_ns: int
-    share: Share
-    first: int
-    messages: int
-    attempts: int
-
-    def is_over(self, owner: int) -> bool:
-        """Whether nothing of it is out any more."""
-        return self.share.window.is_over(self.first, self.messages, owner, self.attempts)
+# Deliveries of a group in one dispatch: those of single messages (given back, sampled, ordered) cost about 10 us each.
+_DELIVERIES_MAX: Final = 256
 
 
 class Share:
@@ -113,39 +100,35 @@ class Share:
         return (self.reader is not None and self.reader.waiting) or (self.back is not None and self.back.waiting)
 
 
-class WorkGroup:
+class WorkGroup(Leases):
     """Consumers that share the work of a topic; spans all its partitions."""
 
     kind = GroupKind.WORK
 
     def __init__(self, kernel: Kernel, topic: Topic, name: str, *, group_id: int, starts: list[int], ephemeral: bool) -> None:
-        self.id = group_id
+        super().__init__(kernel, group_id=group_id, ephemeral=ephemeral)
         self.name = name
         self.topic = topic
-        self.ephemeral = ephemeral
         self.paused = False
-        self.consumers: list[Subscription] = []
         self.shares = [
             Share(partition, LeaseWindow(partition.number, start, kernel.slots_dense))
             for partition, start in zip(topic.partitions, starts, strict=True)
         ]
-        self.by_number = {share.partition.number: share for share in self.shares}
-        # (message id, offset that new deliveries must reach first)
-        self.waiting: deque[tuple[int, int]] = deque()
+        self.by_number.update((share.partition.number, share) for share in self.shares)
         # Given-back messages that the store could not read.
         self.unreadable: list[int] = []
-        self.deferred = DueHeap()
-        self.deferred_count = 0
-        self.armed_ns: int | None = None
         # Scheduled messages below these offsets (by partition number) are not for this group: it was emptied.
         self.schedule_floors: dict[int, int] = {}
         self.settled_count = 0
-        self.requeue_count = 0
-        self.timeout_count = 0
+        # Who retires messages, where a policy asks for it.
+        self.retiring: Retiring | None = None
+        self.dead_letter_count = 0
+        self.expired_count = 0
+        self.dropped_count = 0
         self.counted_from = list(starts)
-        self._kernel = kernel
         self._owners = 0
         self._turn = 0
+        self._deliveries_max = _DELIVERIES_MAX
         self._share_turn = 0
         self._dirty_shares: set[Share] = set()
         self.latency: LatencyWindow | None = None
@@ -164,11 +147,42 @@ class WorkGroup:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Remove a consumer. What it has out comes back when its leases end, as with the servers we stand in for."""
+        """Remove a consumer. What it has out comes back when its leases end, or at once if the policy says so."""
         if subscription.open:
+            now = self.policy.requeue_on_close
+            if self._kernel.requeue_on_close if now is None else now:
+                self.take_all_back(subscription)
             subscription.open = False
             subscription.credit = 0
             self.consumers.remove(subscription)
+
+    def set_policy(self, policy: GroupPolicy) -> None:
+        """Choose how messages are treated from now on."""
+        self.policy = policy
+        if policy.max_attempts:
+            self.retire()
+        if policy.ordered and self.lanes is None:
+            self.lanes = Lanes(self._kernel, self)
+            self.waiting.clear()
+        elif not policy.ordered and self.lanes is not None:
+            self.waiting.extend((message_id, 0) for message_id in sorted(self.lanes.waiting()))
+            self.lanes = None
+        self._kernel.wake(self)
+
+    def retire(self) -> Retiring:
+        """Give who retires messages that are not to be delivered."""
+        if self.retiring is None:
+            self.retiring = Retiring(self._kernel, self)
+        return self.retiring
+
+    def expire_old(self) -> None:
+        """Step over new messages that are too old, also when there is nobody to ask for them."""
+        for share in self.shares:
+            self.retire().expire(share)
+
+    def awaken(self) -> None:
+        """Have a dispatch look at the group."""
+        self._kernel.wake(self)
 
     # -- handing out -----------------------------------------------------------------------------------------------
 
@@ -186,6 +200,7 @@ class WorkGroup:
             start = self._turn % len(ready)
             ready = ready[start:] + ready[:start]
             quota = max(1, -(-self.depth // len(ready)))
+        self._deliveries_max = max(1, _DELIVERIES_MAX // len(ready))
         more = served = False
         for consumer in ready:
             if self._serve(consumer, quota, deliveries):
@@ -200,7 +215,9 @@ class WorkGroup:
         room_bytes = limits.SLICE_SIZE_BYTES_MAX
         now_ns = self._kernel.monotonic_ns()
         served = False
-        while room_messages > 0 and room_bytes > 0:
+        for _ in range(self._deliveries_max):
+            if room_messages <= 0 or room_bytes <= 0:
+                break
             delivery = self._next(consumer, room_messages, room_bytes, now_ns)
             if delivery is None:
                 break
@@ -214,6 +231,8 @@ class WorkGroup:
         return served
 
     def _next(self, consumer: Subscription, count: int, size_bytes: int, now_ns: int) -> Delivery | None:
+        if self.lanes is not None:
+            return self.lanes.next(consumer, now_ns)
         if self.waiting:
             again = self._next_again(consumer, now_ns)
             if again is not None:
@@ -222,7 +241,7 @@ class WorkGroup:
             count = self._sample(consumer)
         for _ in self.shares:
             share = self.shares[self._share_turn]
-            piece = share.take(count, size_bytes) if count else None
+            piece = self.take_new(share, count, size_bytes) if count else None
             if len(self.shares) > 1:
                 self._share_turn = (self._share_turn + 1) % len(self.shares)
             if piece is not None:
@@ -231,6 +250,28 @@ class WorkGroup:
                 self._out(consumer, share, piece, attempts=1, now_ns=now_ns)
                 return Delivery(consumer, piece, 1)
         return None
+
+    def take_new(self, share: Share, count: int, size_bytes: int) -> Slice | None:
+        """Read the next messages that were never handed out, and are not too old."""
+        piece = share.take(count, size_bytes)
+        if piece is None or not self.topic.policy.ttl_ns or not self.retire().is_old(piece):
+            return piece
+        stepped = self.retire().expire(share)
+        if stepped is None:
+            # Nobody can say how many are too old; what has been read is delivered.
+            return piece
+        if stepped:
+            # What has been read lies behind; the next dispatch goes on from there.
+            self._kernel.wake(self)
+        return None
+
+    def sampled_out(self, consumer: Subscription, share: Share, offset: int) -> bool:
+        """Drop a waiting message by lot, if its consumer wants a sample."""
+        if not consumer.sample_percent or self._kernel.random.randrange(100) <= consumer.sample_percent:
+            return False
+        share.window.discard(offset)
+        self.dirty(share)
+        return True
 
     def _sample(self, consumer: Subscription) -> int:
         """Drop messages by lot until one is to be delivered; gives 1, or 0 if there are none left."""
@@ -241,7 +282,7 @@ class WorkGroup:
                     self._share_turn = share.partition.index
                     return 1
                 share.window.skip(1)
-                self._dirty(share)
+                self.dirty(share)
         return 0
 
     def _next_again(self, consumer: Subscription, now_ns: int) -> Delivery | None:
@@ -257,19 +298,34 @@ class WorkGroup:
                 if share.back is not None and share.back.waiting:
                     return None
                 self.waiting.popleft()
-                if offset < share.partition.log.start:
-                    # Trimmed: it can never be delivered.
-                    share.window.discard(offset)
-                    self._dirty(share)
-                else:
-                    # Damage or a fault of the disk. It is not lost, and not settled: the next start looks again.
-                    self.unreadable.append(message_id)
+                self.cannot_read(share, offset)
                 continue
+            if self.retiring is not None:
+                retired = self.retiring.takes(share, offset, piece)
+                if retired is None:
+                    return None
+                if retired:
+                    self.waiting.popleft()
+                    continue
             self.waiting.popleft()
-            attempts = share.window.lease_again(offset, consumer.owner)
-            self._out(consumer, share, piece, attempts=attempts, now_ns=now_ns)
-            return Delivery(consumer, piece, attempts)
+            return self.give_again(consumer, share, offset, piece, now_ns)
         return None
+
+    def cannot_read(self, share: Share, offset: int) -> None:
+        """Put aside a waiting message that the store has not got."""
+        if offset < share.partition.log.start:
+            # Trimmed: it can never be delivered.
+            share.window.discard(offset)
+            self.dirty(share)
+        else:
+            # Damage or a fault of the disk. It is not lost, and not settled: the next start looks again.
+            self.unreadable.append(share.partition.number << limits.OFFSET_BITS | offset)
+
+    def give_again(self, consumer: Subscription, share: Share, offset: int, piece: Slice, now_ns: int) -> Delivery:
+        """Lease one message that waits."""
+        attempts = share.window.lease_again(offset, consumer.owner)
+        self._out(consumer, share, piece, attempts=attempts, now_ns=now_ns)
+        return Delivery(consumer, piece, attempts)
 
     def _out(self, consumer: Subscription, share: Share, piece: Slice, *, attempts: int, now_ns: int) -> None:
         """Note a delivery: its lease ends for all of it at once."""
@@ -311,7 +367,7 @@ class WorkGroup:
             if self.latency is not None:
                 self._measure(share, ids, at, at + looked_at, [index for index, _code in failures[failed:]])
             at += looked_at
-            self._dirty(share)
+            self.dirty(share)
         done = count - len(failures)
         subscription.leased -= done
         subscription.settled += done
@@ -319,8 +375,10 @@ class WorkGroup:
         if subscription.touched:
             for index in range(first, end):
                 subscription.touched.pop(ids[index], None)
+        if self.lanes is not None:
+            self.lanes.settled(ids, first, count)
         self._kernel.wake(self)
-        return [(index, _refusal_code(code)) for index, code in failures]
+        return [(index, refusal_code(code)) for index, code in failures]
 
     def _measure(self, share: Share, ids: memoryview, first: int, end: int, left_out: list[int]) -> None:
         """Note how long the messages of `ids[first:end]` took that were settled: all but the indexes `left_out`."""
@@ -333,67 +391,8 @@ class WorkGroup:
             first = index + 1
         share.times.settled(ids, first, end - first, wall_ns, histogram)
 
-    def requeue(self, subscription: Subscription, message_id: int, *, delay_ns: int) -> None:
-        """Give one message back, for now or for later; raises Refusal."""
-        share, offset = self._leased(subscription, message_id)
-        attempts = share.window.put_back(offset, deferred=delay_ns > 0)
-        subscription.leased -= 1
-        subscription.requeued += 1
-        subscription.touched.pop(message_id, None)
-        self.requeue_count += 1
-        due_ns = self._kernel.wall_ns() + delay_ns if delay_ns > 0 else 0
-        if due_ns:
-            self._defer(message_id, due_ns)
-        else:
-            self._wait(message_id, share)
-        if not self.ephemeral:
-            entry = journal_entries.requeued(self.id, share.partition.number, offset, attempts=attempts, due_ns=due_ns)
-            self._kernel.journal(entry)
-        self._kernel.wake(self)
-
-    def extend(self, subscription: Subscription, message_id: int, *, lease_ns: int, lease_ns_max: int) -> None:
-        """Start the lease of one message anew, at most to `lease_ns_max` after its delivery; raises Refusal."""
-        share, offset = self._leased(subscription, message_id)
-        now_ns = self._kernel.monotonic_ns()
-        known = subscription.touched.get(message_id)
-        cap_ns = known[1] if known else self._delivered_ns(subscription, share, offset, now_ns) + lease_ns_max
-        deadline_ns = min(now_ns + lease_ns, cap_ns)
-        if known is None:
-            subscription.touches.push(deadline_ns, message_id)
-            self._kernel.leases.arm(subscription, deadline_ns)
-        elif deadline_ns <= known[0]:
-            return
-        subscription.touched[message_id] = (deadline_ns, cap_ns)
-
-    def _delivered_ns(self, subscription: Subscription, share: Share, offset: int, now_ns: int) -> int:
-        """Say when a message that is out was delivered."""
-        attempts = share.window.slot(offset)[1]
-        for run in reversed(subscription.runs):
-            if run.share is share and run.attempts == attempts and run.first <= offset < run.first + run.messages:
-                return run.deadline_ns - subscription.lease_ns
-        return now_ns
-
-    def _leased(self, subscription: Subscription, message_id: int) -> tuple[Share, int]:
-        """Find a message that this consumer has out; raises Refusal."""
-        share = self.by_number.get(message_id >> limits.OFFSET_BITS)
-        if share is None:
-            raise Refusal(RefusalCode.MESSAGE_NOT_LEASED)
-        offset = message_id & limits.OFFSET_MAX
-        code = share.window.check(offset, subscription.owner)
-        if code:
-            raise Refusal(_refusal_code(code))
-        return share, offset
-
-    def _wait(self, message_id: int, share: Share) -> None:
-        barrier = min(share.partition.limit, share.window.next + _REQUEUE_DEPTH)
-        self.waiting.append((message_id, barrier))
-
-    def _defer(self, message_id: int, due_ns: int) -> None:
-        self.deferred.push(due_ns, message_id)
-        self.deferred_count += 1
-        self._kernel.schedules.arm(self, due_ns)
-
-    def _dirty(self, share: Share) -> None:
+    def dirty(self, share: Share) -> None:
+        """Have what was settled in a partition journaled at the end of the turn."""
         self._dirty_shares.add(share)
         self._kernel.has_settled(self)
 
@@ -404,56 +403,6 @@ class WorkGroup:
             if ranges and not self.ephemeral:
                 self._kernel.journal(journal_entries.settled(self.id, share.partition.number, ranges))
         self._dirty_shares.clear()
-
-    # -- time ------------------------------------------------------------------------------------------------------
-
-    def fire(self, now_ns: int) -> None:
-        """Deferred messages may be due (wall clock); so many per step that a turn stays short."""
-        for _ in range(_WAKE_MAX):
-            if not len(self.deferred) or self.deferred.first_due() > now_ns:
-                break
-            message_id = self.deferred.pop()
-            share = self.by_number[message_id >> limits.OFFSET_BITS]
-            if share.window.wake(message_id & limits.OFFSET_MAX):
-                self.deferred_count -= 1
-                self._wait(message_id, share)
-        if len(self.deferred):
-            self._kernel.schedules.arm(self, self.deferred.first_due())
-        self._kernel.wake(self)
-
-    def expire(self, subscription: Subscription, now_ns: int) -> None:
-        """Take back what `subscription` has kept too long (monotonic clock)."""
-        runs, touched, touches = subscription.runs, subscription.touched, subscription.touches
-        while runs and runs[0].deadline_ns <= now_ns:
-            run = runs.popleft()
-            for offset in run.share.window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
-                message_id = run.share.partition.number << limits.OFFSET_BITS | offset
-                if message_id not in touched:
-                    self._take_back(subscription, message_id, run.share, offset)
-        while len(touches) and touches.first_due() <= now_ns:
-            message_id = touches.pop()
-            deadline_ns, _cap_ns = touched.get(message_id, (0, 0))
-            if deadline_ns > now_ns:
-                touches.push(deadline_ns, message_id)
-            elif touched.pop(message_id, None) is not None:
-                share = self.by_number[message_id >> limits.OFFSET_BITS]
-                self._take_back(subscription, message_id, share, message_id & limits.OFFSET_MAX)
-        while runs and runs[0].is_over(subscription.owner):
-            runs.popleft()
-        if runs:
-            self._kernel.leases.arm(subscription, runs[0].deadline_ns)
-        if len(touches):
-            self._kernel.leases.arm(subscription, touches.first_due())
-        self._kernel.wake(self)
-
-    def _take_back(self, subscription: Subscription, message_id: int, share: Share, offset: int) -> None:
-        """End a lease that has run out."""
-        if share.window.check(offset, subscription.owner):
-            return
-        share.window.put_back(offset, deferred=False)
-        subscription.leased -= 1
-        self.timeout_count += 1
-        self._wait(message_id, share)
 
     # -- management ------------------------------------------------------------------------------------------------
 
@@ -470,6 +419,8 @@ class WorkGroup:
         self.unreadable.clear()
         self.deferred.clear()
         self.deferred_count = 0
+        if self.lanes is not None:
+            self.lanes.reset()
         for consumer in self.consumers:
             consumer.leased = 0
             consumer.runs.clear()
@@ -484,12 +435,15 @@ class WorkGroup:
         if not self.ephemeral:
             self._kernel.journal(journal_entries.schedule_floor(self.id, number, floor))
 
-    def released(self, partition: Partition, base_offset: int, offsets: list[int]) -> None:
+    def released(self, partition: Partition, base_offset: int, runs: bytes) -> None:
         """Leave out those of the messages now appended at `base_offset` that were scheduled before an emptying."""
         floor = self.schedule_floors.get(partition.number, 0)
-        for index, offset in enumerate(offsets):
-            if offset < floor:
-                self.drop(partition.index, base_offset + index, base_offset + index + 1)
+        if not floor:
+            return
+        for first, count in struct.iter_unpack("<qq", runs):
+            if first < floor:
+                self.drop(partition.index, base_offset, base_offset + min(count, floor - first))
+            base_offset += count
 
     def drop(self, partition_index: int, first: int, end: int) -> None:
         """Leave out offsets [first, end) that the group has not come to yet."""
@@ -505,8 +459,36 @@ class WorkGroup:
         """Do not count messages that were dropped before the topic gave them to its groups."""
         self.counted_from[partition_index] += count
 
+    def rewind(self, share: Share, offset: int) -> None:
+        """Go on at an offset of one partition, back or forth: whatever is out, waits or is deferred there is forgotten."""
+        self.journal_settled()
+        partition = share.partition
+        offset = min(max(offset, partition.log.start), partition.log.readable)
+        number = partition.number
+        for consumer in self.consumers:
+            for run in [run for run in consumer.runs if run.share is share]:
+                consumer.leased -= len(share.window.leased_in(run.first, run.messages, consumer.owner, run.attempts))
+            consumer.runs = deque(run for run in consumer.runs if run.share is not share)
+            for message_id in [message_id for message_id in consumer.touched if message_id >> limits.OFFSET_BITS == number]:
+                del consumer.touched[message_id]
+        self.waiting = deque(row for row in self.waiting if row[0] >> limits.OFFSET_BITS != number)
+        self.unreadable = [message_id for message_id in self.unreadable if message_id >> limits.OFFSET_BITS != number]
+        self.deferred.drop_between(number << limits.OFFSET_BITS, (number + 1) << limits.OFFSET_BITS)
+        self.deferred_count = len(self.deferred)
+        share.window = LeaseWindow(number, offset, self._kernel.slots_dense)
+        share.skips.clear()
+        if share.times is not None:
+            share.times = DeliveryTimes()
+        if self.lanes is not None:
+            self.lanes.reset()
+        if not self.ephemeral:
+            self._kernel.journal(journal_entries.rewound(self.id, number, offset))
+        self._kernel.wake(self)
+
     def close(self) -> None:
         """Be gone: nothing of it is woken again."""
+        if self.retiring is not None:
+            self.retiring.forget()
         self.waiting.clear()
         self.deferred.clear()
         self.armed_ns = None
@@ -526,7 +508,7 @@ class WorkGroup:
                 message_id = number << limits.OFFSET_BITS | offset
                 if message_id in due:
                     share.window.restore(offset, attempts, deferred=True)
-                    self._defer(message_id, due[message_id])
+                    self.defer(message_id, due[message_id])
                 else:
                     self.waiting.append((message_id, 0))
 
@@ -551,9 +533,18 @@ class WorkGroup:
     @property
     def depth(self) -> int:
         """How many messages wait: never handed out, or given back."""
+        given_back = len(self.waiting) + len(self.unreadable)
+        if self.lanes is not None:
+            given_back += len(self.lanes) - self.leased - self.deferred_count
         if len(self.shares) == 1:
-            return self.shares[0].untouched + len(self.waiting) + len(self.unreadable)
-        return sum(share.untouched for share in self.shares) + len(self.waiting) + len(self.unreadable)
+            return self.shares[0].untouched + given_back
+        return sum(share.untouched for share in self.shares) + given_back
+
+    @property
+    def unfinished(self) -> int:
+        """How many messages are not done with, in whatever state."""
+        moving = len(self.retiring) if self.retiring is not None else 0
+        return self.depth + self.leased + self.deferred_count + moving
 
     @property
     def leased(self) -> int:
@@ -576,7 +567,3 @@ class WorkGroup:
             return self.topic.scheduled
         schedules = [partition.schedule for partition in self.topic.partitions if partition.schedule is not None]
         return sum(schedule.count_from(self.schedule_floors.get(schedule.partition.number, 0)) for schedule in schedules)
-
-
-def _refusal_code(failure: int) -> RefusalCode:
-    return RefusalCode.MESSAGE_NOT_OWNED if failure == FAIL_NOT_OWNED else RefusalCode.MESSAGE_NOT_LEASED

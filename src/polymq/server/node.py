@@ -65,6 +65,7 @@ def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
         group_consumers_max=settings.nsq.max_channel_consumers,
         latency_quantiles=settings.nsq.e2e_processing_latency_percentiles,
         latency_window_ns=settings.nsq.e2e_processing_latency_window_time_ns,
+        requeue_on_close=settings.server.on_disconnect == "requeue",
     )
 
 

@@ -53,7 +53,6 @@ class Log:
     """
 
     __slots__ = (
-        "_base_time_ns",
         "_batch_at",
         "_batch_base",
         "_batch_count",
@@ -84,6 +83,8 @@ class Log:
         "epoch",
         "epochs",
         "failed",
+        "last_time_ns",
+        "notes",
         "number",
         "readable",
         "sealed_size_bytes",
@@ -115,6 +116,9 @@ class Log:
         self.size_bytes = 0
         self.sealed_size_bytes = 0
         self.deleted = False
+        self.last_time_ns = 0
+        # What the broker noted in batches behind the last checkpoint of an earlier life: (first offset, epoch, note).
+        self.notes: list[tuple[int, int, bytes]] = []
         self.synced_point: Checkpoint | None = None
         self.chain = Chain(volume, partition_folder(number), magic=MAGIC_LOG, partition=number, suffix=SEGMENT_SUFFIX)
         self._volume = volume
@@ -127,7 +131,6 @@ class Log:
         self._dropped_size_bytes = 0
         self._dropped_before_capture = 0
         self._written_end = 0
-        self._base_time_ns = 0
         self._index: SparseIndex | None = None
         self._buffer: bytearray | None = None
         self._staged = 0
@@ -157,7 +160,8 @@ class Log:
         self._written_end = found.end
         self.failed = found.failed
         self.readable = found.synced if self.sync else found.end
-        self._base_time_ns = found.last_time_ns
+        self.last_time_ns = found.last_time_ns
+        self.notes = found.notes
         self.sealed_size_bytes = found.sealed_size_bytes
         self.size_bytes = found.sealed_size_bytes + found.position
         self.epochs = found.epochs
@@ -234,35 +238,34 @@ class Log:
         return ticket
 
     def append_messages(
-        self,
-        messages: Sequence[Message],
-        *,
-        now_ns: int,
-        origin: int,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        sequence: int = -1,
+        self, messages: Sequence[Message], *, now_ns: int, origin: int, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1
     ) -> Ticket:
         """Stage messages with keys, headers, extras or times of their own, as one stored batch. Raises like `append`.
 
         A batch with a producer is stored by itself, under the producer's sequence.
         """
-        time_ns = max(now_ns, self._base_time_ns)
+        time_ns = max(now_ns, self.last_time_ns)
         records = b"".join([encode_message(message, time_ns) for message in messages])
+        producer = (producer_id, producer_epoch, sequence)
+        return self.append_records(records, len(messages), now_ns=time_ns, origin=origin, producer=producer)
+
+    def append_records(
+        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+    ) -> Ticket:
+        """Stage encoded records as one stored batch of the time `now_ns`, not before `last_time_ns`. Raises like `append`."""
+        assert now_ns >= self.last_time_ns
         at = self._begin_batch(len(records), origin, now_ns)
-        buffer = self._buffer
+        buffer, ticket = self._buffer, self._ticket
         assert buffer is not None
-        end = at + len(records)
+        assert ticket is not None
+        self._staged = end = at + len(records)
         if end > len(buffer):
             buffer.extend(bytes(end - len(buffer)))
         buffer[at:end] = records
-        self._staged = end
-        self._batch_count = len(messages)
-        self.end += len(messages)
-        ticket = self._ticket
-        assert ticket is not None
-        if producer_id >= 0:
-            self._seal(producer_id, producer_epoch, sequence)
+        self._batch_count = count
+        self.end += count
+        if producer[0] != -1:
+            self._seal(*producer)
         return ticket
 
     def _begin_batch(self, size: int, origin: int, now_ns: int) -> int:
@@ -285,7 +288,7 @@ class Log:
         if self._ticket is None:
             self._ticket = Ticket()
             self._touched.append(self)
-        self._base_time_ns = max(now_ns, self._base_time_ns)
+        self.last_time_ns = max(now_ns, self.last_time_ns)
         self._batch_at = self._staged
         self._batch_base = self.end
         self._batch_count = 0
@@ -324,7 +327,7 @@ class Log:
         """Begin a new segment. What is staged for the one before waits for the commit. Raises StoreFull, StoreFailed."""
         previous = self.chain.active
         try:
-            segment = self.chain.roll(self.end, room_bytes=need, now_ns=max(now_ns, self._base_time_ns), epoch=self.epoch)
+            segment = self.chain.roll(self.end, room_bytes=need, now_ns=max(now_ns, self.last_time_ns), epoch=self.epoch)
         except StoreFailed as error:
             self.fence(str(error))
             raise
@@ -364,10 +367,10 @@ class Log:
         assert active is not None
         assert buffer is not None
         assert self._index is not None
-        count, base, time_ns = self._batch_count, self._batch_base, self._base_time_ns
+        count, base, time_ns = self._batch_count, self._batch_base, self.last_time_ns
         fields = (origin, 0, active.segment_id, self.epoch, count, base, time_ns, producer_id, producer_epoch, sequence)
         seal_fields(buffer, at, self._staged, fields)
-        self._index.add(self._batch_base, active.used + at, self._base_time_ns)
+        self._index.add(self._batch_base, active.used + at, self.last_time_ns)
 
     def _write(self, segment: Segment, buffer: bytearray, size: int, end: int) -> bool:
         """Write `size` staged bytes, up to record `end`; tell whether that went well, else the partition is fenced."""
@@ -457,7 +460,7 @@ class Log:
             -1 if last is None else last.base_offset,
             0 if last is None else last.segment_id,
             0 if last is None else last.used,
-            self._base_time_ns,
+            self.last_time_ns,
             self.sealed_size_bytes,
             tuple(self.epochs),
         )

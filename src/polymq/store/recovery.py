@@ -21,11 +21,13 @@ from polymq.store.segment import (
     check_segment_header,
     parse_segment_header,
 )
+from polymq.wire.batch import PRODUCER_BROKER, read_note
 
 if TYPE_CHECKING:
     from polymq.store.entries import Checkpoint
     from polymq.store.files import File, Files
     from polymq.store.segment import Segment
+    from polymq.wire.records import BatchHeader
 
 __all__ = [
     "PARTITIONS_FOLDER",
@@ -74,6 +76,8 @@ class RecoveredLog:
     # How far it was already known to be synced, and whether there is anything behind that, if only an empty segment.
     synced: int = 0
     unsynced: bool = False
+    # What the broker noted in batches behind the checkpoint: (first offset, epoch, note).
+    notes: list[tuple[int, int, bytes]] = field(default_factory=list)
     failed: str = ""
 
 
@@ -163,11 +167,20 @@ class _Recovery:
             found.bases.append(base)
             found.unsynced = True
             found.segment_id = parse_segment_header(data).segment_id
-        walk = Walk(found.segment_id, found.end, epoch=found.epochs[-1][0] if found.epochs else 0, time_ns=found.last_time_ns)
+        noted: list[tuple[int, BatchHeader]] = []
+
+        def on_batch(at: int, header: BatchHeader) -> None:
+            if header.producer_id == PRODUCER_BROKER:
+                noted.append((at, header))
+
+        epoch = found.epochs[-1][0] if found.epochs else 0
+        walk = Walk(found.segment_id, found.end, epoch=epoch, time_ns=found.last_time_ns, on_batch=on_batch)
         found.position = scan(file.pread, walk, position, size)
         found.unsynced = found.unsynced or walk.offset > found.end
         found.end, found.last_time_ns = walk.offset, walk.time_ns
         found.epochs += walk.epochs
+        for at, header in noted:
+            found.notes.append((header.base_offset, header.epoch, read_note(file.pread(header.size, at), 0)))
         cut = bool(walk.problem) or (walk.ended and not self.same_boot and not _zeros(file, found.position, size))
         if cut:
             file.truncate(found.position)

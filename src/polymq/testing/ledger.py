@@ -231,7 +231,7 @@ class Ledger:
             share = channel.shares[publication.serial] = Share(publication.serial, channel)
         share.delivered += 1
         connection.seen.add(publication.serial)
-        if made_ns < share.lease_seen_ns or publication.repeatable:
+        if made_ns < share.lease_seen_ns or publication.undone:
             share.hold(None)  # made before the newest delivery that was seen, perhaps: nothing follows from it
             return
         wall_ns = self.clock.wall_ns()
@@ -260,7 +260,7 @@ class Ledger:
             publication.id, publication.id_seen_ns = message_id, now_ns
             self._serials_by_id[message_id] = publication.serial
             self.topics_by_partition[message_id >> OFFSET_BITS] = publication.topic
-        elif publication.id != message_id and not publication.repeatable:
+        elif publication.id != message_id:
             raise PromiseBrokenError(f"message {publication.serial} is stored twice, as {publication.id:016x} and {message_id:016x}")
         return publication
 
@@ -353,7 +353,7 @@ class Ledger:
         until_ns = min(until_ns, self._doubted_since_ns(publication.topic))
         released = publication.id is not None and publication.id_seen_ns <= until_ns
         if publication.due_wall_ns and not released:
-            publication.repeatable = True
+            publication.undone = True
         if publication.sync:
             return
         if publication.promised_ns is not None and publication.promised_ns > until_ns:
@@ -446,10 +446,10 @@ class Ledger:
         if publication is None or publication.body != body:
             raise PromiseBrokenError(f"partition {number}, offset {offset}: bytes that nobody published: {body[:40]!r}")
         serial = publication.serial
-        if serial in found and not publication.repeatable:
+        if serial in found:
             raise PromiseBrokenError(f"message {serial} is in the log twice: {found[serial]} and {(number, offset)}")
         found[serial] = (number, offset)
-        if publication.id is not None and publication.id != number << OFFSET_BITS | offset and not publication.repeatable:
+        if publication.id is not None and publication.id != number << OFFSET_BITS | offset:
             raise PromiseBrokenError(f"message {serial} was delivered as {publication.id:016x} and is at {(number, offset)} in the log")
         if not publication.due_wall_ns:
             if orders.get(publication.connection, -1) >= publication.order:

@@ -60,7 +60,7 @@ class Publication:
     promised_ns: int | None = None
     id: int | None = None
     id_seen_ns: int = 0
-    repeatable: bool = False  # a power loss may have undone that it was released from the schedule
+    undone: bool = False  # a power loss may have undone that it was released from the schedule: it comes again, but is stored once
 
 
 @dataclass(slots=True, eq=False)

@@ -23,6 +23,8 @@ __all__ = [
     "COMPRESSION_MASK",
     "HEADER_SIZE_BYTES",
     "MAGIC",
+    "ORIGIN_NONE",
+    "PRODUCER_BROKER",
     "RECORD_OVERHEAD_BYTES",
     "VERSION",
     "BatchHeader",
@@ -30,8 +32,10 @@ __all__ = [
     "Message",
     "SealedFields",
     "encode_message",
+    "keys_of",
     "parse_header",
     "read_messages",
+    "read_note",
     "seal",
     "seal_fields",
 ]
@@ -43,6 +47,10 @@ MAGIC: Final = 0x514D5950
 VERSION: Final = 1
 ATTRIBUTE_PREPARED: Final = 0x01
 COMPRESSION_MASK: Final = 0xF0
+# What the broker itself writes has no protocol of origin. A batch with this producer carries a note of the broker's:
+# the extra of that origin in its first record (`read_note`).
+ORIGIN_NONE: Final = 0
+PRODUCER_BROKER: Final = -2
 # The body's distance takes the lower 24 bits of its word: all optional fields together stay below 16 MiB.
 BODY_AT_MASK: Final = 0xFFFFFF
 
@@ -213,6 +221,35 @@ def read_messages(view: Buffer, position: int, batch_left: int, base_time_ns: in
             position += len(record)
             batch_left -= 1
     return messages
+
+
+def read_note(view: Buffer, at: int) -> bytes:
+    """Read what the broker has noted in the batch at `at`; empty if nothing. Raises CorruptRecord."""
+    (first,) = read_messages(view, at, 0, 0, 1, memoryview(view).nbytes)
+    return b"".join([data for origin, data in first.extras if origin == ORIGIN_NONE])
+
+
+def keys_of(view: Buffer, position: int, batch_left: int, count: int, end: int) -> list[bytes | None]:
+    """Copy the keys of records out, from the fields that a `Slice` has; None for a record without one.
+
+    Raises: CorruptRecord as `read_messages` does. Cost: about a microsecond per record.
+    """
+    keys: list[bytes | None] = []
+    with memoryview(view) as whole:
+        inside = whole[:end]
+        for _ in range(count):
+            try:
+                if batch_left == 0:
+                    position, batch_left, _time_ns = _enter_batch(inside, position)
+                record = _record_at(inside, position)
+                flags = record[7]
+                at = RECORD_OVERHEAD_BYTES + 8 * bool(flags & _FLAG_TIME) + 8 * bool(flags & _FLAG_EXPIRY)
+                keys.append(_take(record, at)[0] if flags & _FLAG_KEY else None)
+            except (struct.error, ValueError) as error:
+                raise CorruptRecord("record batch", position=position, expected="a sound record", found="sizes that do not fit") from error
+            position += len(record)
+            batch_left -= 1
+    return keys
 
 
 def _enter_batch(view: memoryview, position: int) -> tuple[int, int, int]:

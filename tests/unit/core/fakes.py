@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from polymq import limits
 from polymq.core.ports import TicketState
+from polymq.errors import StoreFailed, StoreFull
+from polymq.wire.batch import PRODUCER_BROKER, read_note
 from polymq.wire.records import (
     HEADER_SIZE_BYTES,
     BatchHeader,
@@ -97,12 +99,14 @@ class FakeReader:
 
 
 class FakeLog:
-    def __init__(self, number: int, *, sync: bool) -> None:
+    def __init__(self, number: int, *, sync: bool, journal: FakeJournal | None = None) -> None:
         self.number = number
+        self.journal = journal or FakeJournal()
         self.sync = sync
         self.epoch = 1
         self.epochs = [(1, 0)]
         self.durable = 0
+        self.last_time_ns = 0
         self.start = self.end = self.readable = 0
         self.failed = ""
         self.size_bytes = 0
@@ -112,10 +116,36 @@ class FakeLog:
         self.ticket: FakeTicket | None = None
         self.retained: list[int] = []
 
-    def _add(self, records: bytes, count: int, now_ns: int, origin: int) -> FakeTicket:
+    @property
+    def notes(self) -> list[tuple[int, int, bytes]]:
+        """What the broker noted behind `durable`."""
+        headers = [(parse_header(self.data, at), at) for base, _count, at in self.index if self.durable <= base < self.end]
+        return [
+            (header.base_offset, header.epoch, read_note(self.data, at)) for header, at in headers if header.producer_id == PRODUCER_BROKER
+        ]
+
+    def cut(self, end: int) -> None:
+        """What a power loss does: everything from `end` on is gone."""
+        (at,) = [at for base, _count, at in self.index if base == end]
+        del self.data[at:]
+        self.index = [row for row in self.index if row[0] < end]
+        self.end = self.readable = end
+
+    def _add(self, records: bytes | memoryview, count: int, now_ns: int, origin: int, producer_id: int = -1) -> FakeTicket:
+        if self.journal.full:
+            raise StoreFull("the journal waits for room")
         at = len(self.data)
-        self.data += bytes(HEADER_SIZE_BYTES) + records
-        header = BatchHeader(origin=origin, segment_id=1, epoch=1, count=count, base_offset=self.end, base_time_ns=now_ns)
+        self.data += bytes(HEADER_SIZE_BYTES) + bytes(records)
+        self.last_time_ns = max(self.last_time_ns, now_ns)
+        header = BatchHeader(
+            origin=origin,
+            segment_id=1,
+            epoch=self.epoch,
+            count=count,
+            base_offset=self.end,
+            base_time_ns=now_ns,
+            producer_id=producer_id,
+        )
         seal(self.data, at, len(self.data), header)
         self.index.append((self.end, count, at))
         self.end += count
@@ -132,6 +162,12 @@ class FakeLog:
         records = b"".join(encode_message(message, now_ns) for message in messages)
         return self._add(records, len(messages), now_ns, origin)
 
+    def append_records(
+        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+    ) -> FakeTicket:
+        assert now_ns >= self.last_time_ns
+        return self._add(records, count, now_ns, origin, producer[0])
+
     def messages(self) -> list[Message]:
         view = memoryview(bytes(self.data))
         return read_messages(view, 0, 0, 0, self.end, len(view))
@@ -140,10 +176,24 @@ class FakeLog:
         return FakeReader(self, offset)
 
     def batches(self, offset: int, size_bytes_max: int) -> memoryview | None:
-        raise AssertionError("not used by the core")
+        if self.cold:
+            return None
+        offset = max(offset, self.start)
+        if self.failed or offset >= self.readable:
+            return memoryview(b"")
+        at = next(at for base, count, at in self.index if offset < base + count)
+        end = at
+        while end < len(self.data) and (end == at or end + parse_header(self.data, end).size - at <= size_bytes_max):
+            end += parse_header(self.data, end).size
+        return memoryview(bytes(self.data[at:end]))
 
     def offset_at(self, time_ns: int) -> int | None:
-        raise AssertionError("not used by the core")
+        if self.failed:
+            raise StoreFailed(self.failed)
+        if self.cold:
+            return None
+        headers = [parse_header(self.data, at) for _base, _count, at in self.index]
+        return next((header.base_offset for header in headers if header.base_time_ns >= time_ns), self.end)
 
     def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None:
         self.retained.append(first_needed)
@@ -191,7 +241,7 @@ class FakeStore:
 
     def create_log(self, number: int, *, sync: bool) -> FakeLog:
         assert number not in self.logs
-        self.logs[number] = FakeLog(number, sync=sync)
+        self.logs[number] = FakeLog(number, sync=sync, journal=self.journal)
         return self.logs[number]
 
     def open_log(self, number: int, *, sync: bool) -> FakeLog:
@@ -206,6 +256,11 @@ class FakeStore:
                 log.ticket.state = TicketState.DONE
                 log.ticket = None
             log.readable = log.end
+
+    def sync(self) -> None:
+        """What is readable is durable."""
+        for log in self.logs.values():
+            log.durable = log.readable
 
     def poll(self) -> bool:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +19,7 @@ from polymq.wire.slices import MessageBatch
 from .fakes import FakeClock, Inbox
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from polymq.core.session import Session
@@ -113,3 +114,54 @@ def test_attempts_survive_a_clean_stop(tmp_path: Path) -> None:
     second.turn()
     assert again.got == [(b"x", 3)]
     second.end(clean=True)
+
+
+def test_single_messages_are_looked_at_wherever_they_lie(tmp_path: Path) -> None:
+    clock = FakeClock()
+    first = Process(tmp_path, clock)
+    first.session.create_topic("t")
+    first.session.create_group("t", "g")
+    for index in range(300):
+        first.session.publish("t", MessageBatch.of([b"%d" % index + bytes(1000)]), origin=1)
+        first.session.publish("t", MessageBatch.of([b"%d" % index]), origin=1, delay_ns=(index + 1) * 10**9)
+        if index % 50 == 0:
+            first.turn()
+            clock.now_ns += 10**9
+    first.turn()
+    since_ns = clock.wall_ns()
+    first.session.publish("t", MessageBatch.of([b"last"]), origin=1)
+    first.turn()
+    for clean in (True, False):
+        first.end(clean=clean)
+        first = Process(tmp_path, clock)
+        first.turn()
+        session = first.session
+        waiting = pages(first, lambda after, session=session: session.scheduled("t", after=after))  # type: ignore[misc]
+        assert len(waiting) == len({view.id for view in waiting}) > 280
+        seen = pages(first, lambda after, session=session: session.peek("t", "g", after=after))  # type: ignore[misc]
+        bodies = [view.message.body.rstrip(b"\0") for view in seen]
+        assert [body for body in bodies if body != b"last"][:3] == [b"0", b"1", b"2"]
+        assert len(bodies) >= 301
+        while (page := session.browse("t", 0, seen[200].offset, count_max=2)) is None:
+            first.turn()
+        assert [view.message for view in page] == [view.message for view in seen[200:202]]
+    while not first.session.replay("t", "g", time_ns=since_ns):
+        first.turn()
+    bodies = [view.message.body for view in pages(first, lambda after: first.session.peek("t", "g", after=after))]
+    assert b"last" in bodies
+    assert len(bodies) < 60  # by batch: what was published in the turn before comes along
+    first.end(clean=True)
+
+
+def pages(process: Process, ask: Callable[[int], list[Any] | None]) -> list[Any]:
+    """Ask for one page behind the other, again while the disk is read."""
+    found: list[Any] = []
+    for _ in range(1000):
+        page = ask(found[-1].id if found else -1)
+        if page is None:
+            process.turn()
+        elif not page:
+            return found
+        else:
+            found += page
+    raise AssertionError("the list has no end")

@@ -131,8 +131,8 @@ def test_release_that_finds_no_room_is_tried_again(single: World) -> None:
     single.store.journal.full = True
     single.wait(1)
     assert inbox(consumer).got == []
-    single.publish("t", b"between")
     single.store.journal.full = False
+    single.publish("t", b"between")
     single.turn()
     single.restart()
     again = single.consume("t", "g", 5)

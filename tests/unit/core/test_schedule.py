@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from polymq.errors import Refusal, RefusalCode, StoreFull
@@ -131,3 +133,89 @@ def test_an_undone_release_does_not_come_back_at_the_next_start(single: World) -
     single.turn()
     assert inbox(consumer).bodies == [b"later"]
     assert log.end == 1
+
+
+def test_very_many_that_are_due_at_once_come_in_the_order_of_the_log(single: World) -> None:
+    consumer = single.consume("t", "g", 2500)
+    due_ms = [(7 * index) % 100 for index in range(300)]
+    for index, milliseconds in enumerate(due_ms):
+        single.publish("t", b"%d" % index, delay_ns=SECOND_NS + milliseconds * 1_000_000)
+    single.turn()
+    single.wait(2)
+    assert inbox(consumer).bodies == [b"%d" % index for index in range(300)]
+    assert single.view().scheduled == 0
+
+
+def test_so_many_that_they_take_several_steps_are_counted_and_survive_a_snapshot_in_between(single: World) -> None:
+    single.consume("t", "g", 0)
+    count = 45_000
+    for _ in range(9):
+        single.publish("t", *[b"x"] * (count // 9), delay_ns=SECOND_NS)
+    single.turn()
+    single.clock.now_ns += SECOND_NS
+    seen = []
+    for _ in range(6):
+        single.broker.tick()
+        single.store.commit()
+        seen.append(single.store.logs[0].end)
+        assert single.view().scheduled == count - seen[-1]
+        assert single.view().groups[0].scheduled == count - seen[-1]
+    schedule = single.broker.catalogue.topics["", "t"].partitions[0].schedule
+    assert schedule is not None
+    assert (seen[0], 0 < seen[-1] < count, schedule.first_needed) == (0, True, 0)
+    single.broker.snapshot()
+    single.restart()
+    assert single.view().scheduled == count - seen[-1]
+    single.turn()
+    assert single.store.logs[0].end == count
+    assert single.store.logs[0].retained == []
+
+
+def test_far_apart_messages_are_looked_up_a_few_at_a_time(single: World) -> None:
+    consumer = single.consume("t", "g", 2500)
+    wanted = []
+    for index in range(200):
+        single.publish("t", b"%d" % index, delay_ns=SECOND_NS)
+        wanted.append(b"%d" % index)
+        single.publish("t", *[b""] * 2100, delay_ns=3600 * SECOND_NS)
+    single.turn()
+    single.wait(1)
+    assert inbox(consumer).bodies == wanted
+    assert max(count for _base, count, _at in single.store.logs[0].index) <= 33
+
+
+def test_schedules_share_what_a_turn_may_do() -> None:
+    world = World(4)
+    for _ in range(4):
+        world.publish("t", *[bytes(1000)] * 2000, delay_ns=SECOND_NS)
+    world.turn()
+    world.clock.now_ns += SECOND_NS
+    ends = []
+    for _ in range(9):
+        world.broker.tick()
+        world.store.commit()
+        ends.append([log.end for log in world.store.logs.values() if log.index and log.number < 4])
+    steps = [sum(now) - sum(before) for before, now in pairwise(ends)]
+    assert max(steps) <= 4 * 263
+    assert all(ends[-1])
+
+
+def test_a_failed_partition_is_not_asked_at_every_turn(single: World) -> None:
+    single.publish("t", b"x", delay_ns=SECOND_NS)
+    single.turn()
+    single.store.logs[0].failed = "the disk is broken"
+    single.wait(1)
+    due_ns = single.broker.kernel.schedules.due_ns()
+    assert due_ns is not None
+    assert due_ns - single.clock.wall_ns() >= SECOND_NS // 2
+
+
+def test_a_schedule_that_cannot_be_read_keeps_what_waits(single: World) -> None:
+    single.publish("t", b"x", delay_ns=SECOND_NS)
+    single.turn()
+    single.store.logs[1].failed = "damaged"
+    single.wait(1)
+    assert single.view().scheduled == 1
+    single.store.logs[1].failed = ""
+    single.wait(1)
+    assert single.store.logs[0].end == 1

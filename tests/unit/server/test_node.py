@@ -48,15 +48,18 @@ def test_a_data_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 
 def test_settings_reach_their_parts() -> None:
     chosen = Settings(
+        server=ServerSettings(on_disconnect="requeue"),
         store=StoreSettings(
             durability="fsync", sync_interval_ns=500, retention_age_ns=7, retention_size=DiskShare(percent=20), free_space=DiskShare(10)
-        )
+        ),
     )
     store = store_settings(chosen, disk_bytes=100 * GIB)
     assert store.sync_interval_ns == 250
     assert store.free_bytes_min == 10
     core = core_settings(chosen, disk_bytes=100 * GIB)
     assert core.sync
+    assert core.requeue_on_close
+    assert not core_settings(Settings(), disk_bytes=100 * GIB).requeue_on_close
     assert core.retention_age_ns == 7
     assert core.retention_disk_share == pytest.approx(0.2)
     assert not core_settings(Settings(), disk_bytes=100 * GIB).sync

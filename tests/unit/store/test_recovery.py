@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from polymq.store.recovery import log_segments, partition_folder, recover_log, segment_path
 from polymq.testing.disk import FakeFiles
+from polymq.wire.batch import ORIGIN_NONE, PRODUCER_BROKER, Message, encode_message
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies
 
@@ -110,3 +111,23 @@ def test_readers_do_not_see_what_only_the_page_cache_has_kept() -> None:
     assert (log.end, log.readable) == (5, 3)
     harness.settle()
     assert log.readable == 5
+
+
+def test_notes_behind_the_checkpoint_are_read_and_those_before_it_are_not() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    point = None
+    for number in range(60):
+        note = Message(b"x" * 200, extras=((ORIGIN_NONE, b"%d" % number), (1, b"not a note")))
+        records = encode_message(note, harness.clock.wall_ns()) + encode_message(Message(b"y"), 0)
+        log.append_records(records, 2, now_ns=harness.clock.wall_ns(), origin=ORIGIN_NONE, producer=(PRODUCER_BROKER, -1, -1))
+        harness.publish(log, bodies(number, 1))
+        if number == 30:
+            point = log.point()
+    harness.crash()
+    found = recover_log(harness.files, 1, point, same_boot=True)
+    assert found.notes == [(3 * number, 1, b"%d" % number) for number in range(31, 60)]
+    assert len(log_segments(harness.files, 1)) > 2
+    log = harness.restart()
+    assert log.notes[-1] == (3 * 59, 1, b"59")
+    assert log.last_time_ns > 0

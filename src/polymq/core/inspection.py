@@ -1,0 +1,114 @@
+"""What the Session shows of single messages: what waits for its time, and what a group will be given next.
+
+Functions over topics and groups; access is the Session's to check. A list that is shorter than it could be ends
+where reading on would have meant to wait: whoever wants more asks again behind the last id.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from polymq import limits
+from polymq.core.browsing import messages_at
+from polymq.core.lease_window import DEFERRED
+from polymq.core.views import DeferredView, PeekedView, ScheduledView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from polymq.core.topic import Partition, Topic
+    from polymq.core.work_group import Share, WorkGroup
+
+__all__ = ["browse", "cancel_scheduled", "deferred", "peek", "scheduled"]
+
+
+def scheduled(topic: Topic, after: int, count_max: int) -> list[ScheduledView] | None:
+    """List deferred publishes in order of their ids, behind the id `after`; None: the disk is being read, ask again."""
+    schedules = [partition.schedule for partition in topic.partitions if partition.schedule is not None]
+    for schedule in sorted(schedules, key=lambda schedule: schedule.log.number):
+        number = schedule.log.number
+        if after >> limits.OFFSET_BITS > number:
+            continue
+        offset = after & limits.OFFSET_MAX if after >= 0 and after >> limits.OFFSET_BITS == number else -1
+        rows = dict(schedule.waiting_after(offset, count_max))
+        found = messages_at(schedule.log, list(rows))
+        if found is None:
+            return None
+        if found:
+            # The next partition's are another page: their ids are larger.
+            return [
+                ScheduledView(number << limits.OFFSET_BITS | offset, rows[offset], len(message.body), message.time_ns)
+                for offset, message in found
+            ]
+    return []
+
+
+def cancel_scheduled(topic: Topic, message_id: int) -> bool:
+    """Drop a deferred publish; False if it does not wait (any more)."""
+    for partition in topic.partitions:
+        schedule = partition.schedule
+        if schedule is not None and schedule.log.number == message_id >> limits.OFFSET_BITS:
+            return schedule.cancel(message_id & limits.OFFSET_MAX)
+    return False
+
+
+def deferred(group: WorkGroup, after: int, count_max: int) -> list[DeferredView]:
+    """List what consumers have given back for later, in order of ids, behind the id `after`."""
+    flat = group.deferred.after(after, count_max)
+    views: list[DeferredView] = []
+    for message_id, due_ns in zip(flat[::2], flat[1::2], strict=True):
+        state, attempts, _owner = group.by_number[message_id >> limits.OFFSET_BITS].window.slot(message_id & limits.OFFSET_MAX)
+        if state == DEFERRED:
+            views.append(DeferredView(message_id, due_ns, attempts))
+    return views
+
+
+def browse(partition: Partition, offset: int, count_max: int) -> list[PeekedView] | None:
+    """Show messages of a partition from an offset on; None: the disk is being read, ask again."""
+    log = partition.log
+    first = max(offset, log.start)
+    found = messages_at(log, range(first, min(first + count_max, log.readable)))
+    if found is None:
+        return None
+    return [PeekedView(partition.number << limits.OFFSET_BITS | at, partition.index, at, 0, message) for at, message in found]
+
+
+def peek(group: WorkGroup, after: int, count_max: int) -> list[PeekedView] | None:
+    """Show what a group would be given, behind the id `after`; None: the disk is being read, ask again.
+
+    In order of ids, which is the order of the log within a partition: given-back messages come first there.
+    """
+    for share in sorted(group.shares, key=lambda share: share.partition.number):
+        number = share.partition.number
+        if after >> limits.OFFSET_BITS > number:
+            continue
+        first = (after & limits.OFFSET_MAX) + 1 if after >= 0 and after >> limits.OFFSET_BITS == number else 0
+        offsets = array("q", _backlog(group, share, first, count_max))
+        found = messages_at(share.partition.log, offsets)
+        if found is None:
+            return None
+        if found:
+            return [
+                PeekedView(number << limits.OFFSET_BITS | at, share.partition.index, at, share.window.slot(at)[1], message)
+                for at, message in found
+            ]
+    return []
+
+
+def _backlog(group: WorkGroup, share: Share, first: int, count_max: int) -> Iterator[int]:
+    """Give offsets of messages that wait for a consumer, ascending, from `first` on. Cost: O(given back)."""
+    number = share.partition.number
+    waiting = [message_id for message_id, _barrier in group.waiting] if group.lanes is None else group.lanes.waiting()
+    mine = (message_id & limits.OFFSET_MAX for message_id in waiting if message_id >> limits.OFFSET_BITS == number)
+    given_back = sorted(offset for offset in mine if offset >= first)[:count_max]
+    yield from given_back
+    left = count_max - len(given_back)
+    offset = max(first, share.window.next)
+    skips = iter([*share.skips, (share.partition.limit, share.partition.limit)])
+    for skip_first, skip_end in skips:
+        end = min(skip_first, share.partition.limit, offset + left)
+        if end > offset:
+            yield from range(offset, end)
+            left -= end - offset
+        offset = max(offset, skip_end)

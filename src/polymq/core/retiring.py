@@ -1,0 +1,237 @@
+"""Messages that a work group does not deliver (any more): tried too often, too old, or too many.
+
+Those that are dropped are settled. Those that go to a dead-letter topic are appended there, and settled here only
+when that is durable: a crash in between leaves two copies, never none. Until then they are neither waiting nor out.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from polymq import limits
+from polymq.core.browsing import messages_at
+from polymq.core.lease_window import WAITING
+from polymq.core.policies import Expired, dead_letter_name
+from polymq.errors import Refusal, StoreFailed, StoreFull
+from polymq.wire.batch import ORIGIN_NONE, read_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polymq.core.kernel import Kernel
+    from polymq.core.lease_window import LeaseWindow
+    from polymq.core.ports import Log
+    from polymq.core.work_group import Share, WorkGroup
+    from polymq.wire.records import Message
+    from polymq.wire.slices import Slice
+
+__all__ = ["HEADER_PREFIX", "Retiring", "apportion"]
+
+# Headers of a dead letter: where it comes from and why it is there.
+HEADER_PREFIX: Final = b"polymq-dead-"
+# Dead letters on their way to the disk; more wait for their turn.
+_MOVING_MAX: Final = 10_000
+# What is too many is settled so many at a time: a slot is made for each.
+_SKIP_MAX: Final = 1 << 20
+_I64: Final = struct.Struct("<q")
+
+
+class Retiring:
+    """One per group that has a use for it."""
+
+    __slots__ = ("_group", "_kernel", "_moving", "_moving_count")
+
+    def __init__(self, kernel: Kernel, group: WorkGroup) -> None:
+        self._kernel = kernel
+        self._group = group
+        # What is in a dead-letter log but perhaps not durable there: (log, end there, share, its window, offsets).
+        self._moving: deque[tuple[Log, int, Share, LeaseWindow, list[int]]] = deque()
+        self._moving_count = 0
+
+    def __len__(self) -> int:
+        return self._moving_count
+
+    # -- deciding --------------------------------------------------------------------------------------------------
+
+    def takes(self, share: Share, offset: int, piece: Slice) -> bool | None:
+        """Decide about a given-back message: True if it is retired, None if it has to be and cannot be just now."""
+        attempts = share.window.slot(offset)[1]
+        most = self._group.policy.max_attempts
+        if most and attempts >= most:
+            return self._retire(share, offset, attempts, piece, b"attempts")
+        if not self.is_old(piece):
+            return False
+        if self._group.topic.policy.expired is Expired.DEAD_LETTER:
+            moved = self._retire(share, offset, attempts, piece, b"expired")
+            self._group.expired_count += bool(moved)
+            return moved
+        self._group.expired_count += 1
+        share.window.discard(offset)
+        self._group.dirty(share)
+        return True
+
+    def _retire(self, share: Share, offset: int, attempts: int, piece: Slice, reason: bytes) -> bool | None:
+        (message,) = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, 1, piece.end)
+        return self.move(share, [(offset, attempts, message)], reason) or None
+
+    def is_old(self, piece: Slice) -> bool:
+        """Say whether what a slice begins with is too old to be delivered."""
+        ttl_ns = self._group.topic.policy.ttl_ns
+        return bool(ttl_ns) and _appended_ns(piece) < self._kernel.wall_ns() - ttl_ns
+
+    def expire(self, share: Share) -> bool | None:
+        """Step over new messages that are too old; False if it has to wait, None if the log cannot say which they are."""
+        cutoff_ns = self._kernel.wall_ns() - self._group.topic.policy.ttl_ns
+        try:
+            end = share.partition.log.offset_at(cutoff_ns)
+        except StoreFailed:
+            return None
+        if end is None:
+            self._kernel.wait_for_disk(self._group)
+            return False
+        share.pass_skips()
+        first = share.window.next
+        end = min(end, share.limit, first + _SKIP_MAX)
+        if end <= first:
+            return True
+        if self._group.topic.policy.expired is Expired.DEAD_LETTER:
+            return self._move_new(share, first, end)
+        share.window.skip(end - first)
+        self._group.expired_count += end - first
+        self._group.dirty(share)
+        return True
+
+    def _move_new(self, share: Share, first: int, end: int) -> bool:
+        """Move messages that were never handed out to the dead-letter topic, some of them at a time."""
+        found = messages_at(share.partition.log, range(first, min(end, first + limits.PEEK_MESSAGES_MAX)))
+        if not found:
+            self._kernel.wait_for_disk(self._group)
+            return False
+        if not self.move(share, [(offset, 0, message) for offset, message in found], b"expired"):
+            return False
+        # Handed out to nobody: unsettled, and not waiting either.
+        share.window.restore_next(found[-1][0] + 1)
+        self._group.expired_count += len(found)
+        return True
+
+    def shed(self, count: int) -> None:
+        """Settle the oldest messages that nobody holds, given-back ones first."""
+        group = self._group
+        while count > 0 and group.waiting:
+            message_id, _barrier = group.waiting.popleft()
+            share = group.by_number[message_id >> limits.OFFSET_BITS]
+            share.window.discard(message_id & limits.OFFSET_MAX)
+            group.dirty(share)
+            group.dropped_count += 1
+            count -= 1
+        for share, part in zip(group.shares, apportion(count, [share.untouched for share in group.shares]), strict=True):
+            self._step_over(share, part)
+
+    def _step_over(self, share: Share, count: int) -> None:
+        """Settle new messages of one partition."""
+        while count > 0:
+            share.pass_skips()
+            step = min(count, share.limit - share.window.next, _SKIP_MAX)
+            if step <= 0:
+                break
+            share.window.skip(step)
+            self._group.dirty(share)
+            self._group.dropped_count += step
+            count -= step
+
+    # -- moving ----------------------------------------------------------------------------------------------------
+
+    def move(self, share: Share, rows: Sequence[tuple[int, int, Message]], reason: bytes) -> bool:
+        """Append (offset, attempts, message) rows to the dead-letter topic; False if that is not possible just now."""
+        group = self._group
+        if self._moving_count >= _MOVING_MAX:
+            self._kernel.wait_for_disk(group)
+            return False
+        try:
+            topic = self._kernel.make_topic(group.topic, group.policy.dead_letter or dead_letter_name(group.topic.name, group.name))
+            partition = topic.pick()
+            log = partition.log
+            partition.last_time_ns = max(partition.last_time_ns, log.last_time_ns, self._kernel.wall_ns())
+            letters = [self._letter(share, offset, attempts, message, reason) for offset, attempts, message in rows]
+            log.append_messages(letters, now_ns=partition.last_time_ns, origin=ORIGIN_NONE)
+        except (Refusal, StoreFull, StoreFailed):
+            self._kernel.wait_for_disk(group)
+            return False
+        topic.message_count += len(letters)
+        topic.message_bytes += sum(len(letter.body) for letter in letters)
+        self._moving.append((log, log.end, share, share.window, [offset for offset, _attempts, _message in rows]))
+        self._moving_count += len(rows)
+        group.dead_letter_count += len(rows)
+        self._kernel.appended(topic)
+        self._kernel.moves(self)
+        return True
+
+    def _letter(self, share: Share, offset: int, attempts: int, message: Message, reason: bytes) -> Message:
+        """Make the message that tells where another one has been."""
+        group = self._group
+        told = {
+            b"reason": reason,
+            b"topic": group.topic.name.encode(),
+            b"group": group.name.encode(),
+            b"partition": b"%d" % share.partition.index,
+            b"offset": b"%d" % offset,
+            b"attempts": b"%d" % attempts,
+            b"time-ns": b"%d" % self._kernel.wall_ns(),
+        }
+        kept = tuple(header for header in message.headers if not header[0].startswith(HEADER_PREFIX))
+        headers = kept + tuple((HEADER_PREFIX + name, value) for name, value in told.items())
+        extras = tuple(extra for extra in message.extras if extra[0] != ORIGIN_NONE)
+        return replace(message, headers=headers, extras=extras, expiry_ns=None)
+
+    def settle(self) -> bool:
+        """Settle what is durable in the dead-letter topic; what failed there waits again. True if nothing is left to do."""
+        group = self._group
+        while self._moving:
+            log, end, share, window, offsets = self._moving[0]
+            if log.durable < end and not log.failed:
+                return False
+            self._moving.popleft()
+            self._moving_count -= len(offsets)
+            if share.window is not window:
+                continue  # the group has been set to another place since
+            for offset in offsets:
+                if window.slot(offset)[0] != WAITING:
+                    continue  # emptied since
+                if log.durable >= end:
+                    window.discard(offset)
+                    group.dirty(share)
+                else:
+                    group.wait_again(share, offset)
+            self._kernel.wake(group)
+        return True
+
+    def forget(self) -> None:
+        """The group is gone."""
+        self._moving.clear()
+        self._moving_count = 0
+
+
+def apportion(count: int, sizes: Sequence[int]) -> list[int]:
+    """Spread `count`, or as much as there is, over what is there in several places, by their sizes."""
+    total = sum(sizes)
+    count = max(0, min(count, total))
+    if not count:
+        return [0] * len(sizes)
+    parts = [count * size // total for size in sizes]
+    # What the rounding has left goes to those of which most is left: there are fewer than there are places.
+    left = count - sum(parts)
+    for index in sorted(range(len(sizes)), key=lambda index: parts[index] - sizes[index])[:left]:
+        parts[index] += 1
+    return parts
+
+
+def _appended_ns(piece: Slice) -> int:
+    """Say when the first message of a slice was appended."""
+    if piece.batch_left:
+        return piece.base_time_ns
+    # The slice begins with the header of a batch.
+    base_time_ns: int = _I64.unpack_from(piece.view, piece.position + 40)[0]
+    return base_time_ns
