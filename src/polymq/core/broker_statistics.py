@@ -78,9 +78,6 @@ def _register_groups(broker: Broker) -> None:
     register("polymq_group_expired_total", Kind.COUNTER, "Messages that were too old to be delivered.", "expired_count")
     register("polymq_group_dropped_total", Kind.COUNTER, "Messages dropped because there were too many.", "dropped_count")
     register("polymq_group_requeues_total", Kind.COUNTER, "Messages given back.", "requeue_count")
-    register("polymq_group_dead_letters_total", Kind.COUNTER, "Messages moved to a dead-letter topic.", "dead_letter_count")
-    register("polymq_group_expired_total", Kind.COUNTER, "Messages that were too old to be delivered.", "expired_count")
-    register("polymq_group_dropped_total", Kind.COUNTER, "Messages dropped because there were too many.", "dropped_count")
     register("polymq_group_timeouts_total", Kind.COUNTER, "Leases that ran out.", "timeout_count")
 
     def consumers() -> Iterator[Sample]:
