@@ -110,3 +110,12 @@ def test_policies_for_clients_certificates(kind: str, policy: str, secured: Call
     assert server.ask("GET", "/ping", certificate=True) == (200, b"OK")
     assert server.server.request("GET", "/ping")[0] == 403
     assert server.ask("GET", "/config/tls_client_auth_policy", certificate=True) == (200, policy.encode())
+
+
+@BOTH
+def test_policies_leave_plain_http_alone_if_told_to(kind: str, secured: Callable[..., Secured]) -> None:
+    server = secured(kind, tls_client_auth_policy="require-verify", tls_root_ca_file=str(IDENTITY), tls_required="tcp-https")
+    assert server.server.request("POST", "/pub?topic=t", b"x") == (200, b"OK")
+    assert server.ask("GET", "/ping", certificate=True) == (200, b"OK")
+    with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
+        server.ask("GET", "/ping")

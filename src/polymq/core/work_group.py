@@ -488,6 +488,8 @@ class WorkGroup(Leases):
         self.deferred_count = len(self.deferred)
         share.window = LeaseWindow(number, offset, self._kernel.slots_dense)
         share.ahead = Ahead()
+        if share.times is not None:
+            share.times = DeliveryTimes()
         if self.lanes is not None:
             self.lanes.reset()
         if not self.ephemeral:

@@ -215,6 +215,22 @@ def test_servers_are_found_and_left() -> None:
     in_virtual_time(go())
 
 
+def test_a_server_that_is_named_stays_whatever_nsqlookupd_says() -> None:
+    async def go() -> None:
+        servers = Servers()
+
+        async def find(*_: object, **__: object) -> set[str]:
+            return set()
+
+        async with subscriber(servers, "a:1", lookups=["l:1"], find=find) as every:
+            servers.at["a:1"].wires[-1].end()
+            await settle_down()
+            assert every.addresses == ["a:1"]
+            assert len(servers.at["a:1"].wires) == 2
+
+    in_virtual_time(go())
+
+
 def test_one_server_that_refuses_does_not_matter_all_of_them_do() -> None:
     async def go() -> None:
         servers = Servers()

@@ -231,3 +231,19 @@ def test_a_deferred_message_counts_from_its_publish() -> None:
     world.wait(6)
     world.settle(consumer, *inbox(consumer).ids)
     assert latency(world, "g").quantiles[0][1] == 6 * SECOND_NS
+
+
+def test_what_is_replayed_is_measured_again() -> None:
+    world = measuring()
+    consumer = world.consume("t", "g", 10)
+    for number in range(200):
+        world.publish("t", b"x")
+        world.wait(0.01)
+        world.settle(consumer, inbox(consumer).ids[number])
+        world.turn()
+    assert latency(world, "g").count == 200
+    assert world.session.replay("t", "g", offset=0)
+    world.wait(8)
+    world.settle(consumer, *inbox(consumer).ids[200:])
+    assert latency(world, "g").count == 210
+    assert latency(world, "g").quantiles[0][1] == 10 * SECOND_NS

@@ -59,6 +59,7 @@ def test_a_message_that_was_out_too_often_becomes_a_dead_letter(world: World) ->
     )
     view = world.view().groups[0]
     assert (view.depth, view.leased, view.dead_letter_count) == (0, 0, 1)
+    assert (world.view("t.g.dead").message_count, world.view("t.g.dead").message_bytes) == (1, 1)
 
 
 def test_a_dead_letter_is_settled_when_it_is_durable_and_not_before(single: World) -> None:

@@ -237,4 +237,5 @@ def test_answers_are_counted_by_listener(mounted: Any) -> None:
     [http, https] = mounted(https_settings())
     for path in ("/ping", "/ping", "/nope"):
         http.factory(Peer("127.0.0.1", 1)).feed(memoryview(f"GET {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode()), [])
-    assert (http.answers, https.answers) == ({200: 2, 404: 1}, {})
+    http.factory(Peer("127.0.0.1", 1)).feed(memoryview(b"nonsense\r\n\r\n"), [])
+    assert (http.answers, https.answers) == ({200: 2, 400: 1, 404: 1}, {})

@@ -11,7 +11,7 @@ from polymq.config_values import TcpAddress
 from polymq.server.statsd import Sender, StatsdSender, open_datagrams, packets
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 
 ADDRESS = TcpAddress("statsd", 8125)
@@ -25,10 +25,11 @@ def test_packets_hold_whole_lines() -> None:
 
 
 class FakeSender:
-    def __init__(self, *, broken_after: int = 1000) -> None:
+    def __init__(self, *, broken_after: int = 1 << 60) -> None:
         self.sent: list[bytes] = []
         self.broken_after = broken_after
         self.closed = False
+        self.at_close: Callable[[], None] = lambda: None
 
     def sendto(self, data: bytes) -> None:
         if len(self.sent) >= self.broken_after:
@@ -37,6 +38,7 @@ class FakeSender:
 
     def close(self) -> None:
         self.closed = True
+        self.at_close()
 
 
 class Rig:
@@ -72,7 +74,7 @@ class Rig:
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        if not self.senders and seconds > 1:
+        if not self.senders and seconds != 0.02:
             raise asyncio.CancelledError
 
     def run(self) -> None:
@@ -96,6 +98,16 @@ def test_a_long_report_makes_pauses() -> None:
     rig.run()
     assert len(sender.sent) == 50
     assert rig.slept == pytest.approx([60, *[0.02] * 6, 60 - 6 * 0.02])
+
+
+def test_a_report_that_takes_longer_than_the_interval_is_followed_by_the_next() -> None:
+    senders = [FakeSender(), FakeSender(), FakeSender()]
+    rig = Rig([*senders], [b"a%d:1|c\n" % number for number in range(30_000)], packet_size_bytes=1)
+    senders[0].at_close = lambda: rig.lines.__delitem__(slice(1, None))
+    rig.run()
+    assert [len(sender.sent) for sender in senders] == [30_000, 1, 1]
+    # 75 s of pauses, then at once, and every 60 s from there on.
+    assert [seconds for seconds in rig.slept if seconds != 0.02] == pytest.approx([60, 0, 60, 60])
 
 
 def test_a_receiver_that_is_not_there_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -285,6 +285,27 @@ def test_what_is_still_compressed_waits_while_the_connection_is_not_read() -> No
     assert gateway.calls.count(line[:-1]) == count
 
 
+def test_what_is_still_compressed_goes_on_when_the_store_has_room_again() -> None:
+    line = b"w" * 1023 + b"\n"
+    count = 4 * limits.LAYER_PIECE_SIZE_BYTES_MAX // len(line)
+    world, _, gateway, connection = deflating(line * count)
+
+    def take_time(_line: bytes, _effects: list[Effect]) -> None:
+        world.clock.now_ns += limits.LAYER_NS_PER_TURN_MAX
+
+    gateway.on_line = take_time
+    connection.publishes = True
+    world.pump.readable(connection)
+    world.store.congested = True
+    world.turn()
+    handled = gateway.calls.count(line[:-1])
+    assert 0 < handled < count
+    world.store.congested = False
+    world.pump.end_turn()
+    world.turn()
+    assert gateway.calls.count(line[:-1]) == count
+
+
 def test_the_end_of_a_compressed_stream_comes_after_all_that_was_in_it() -> None:
     line = b"e" * 1023 + b"\n"
     count = 2 * limits.LAYER_PIECE_SIZE_BYTES_MAX // len(line) + 1

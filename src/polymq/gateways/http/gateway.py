@@ -117,6 +117,11 @@ class HttpGateway(BaseGateway, Generic[Context]):
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Answer every whole request, until one takes longer."""
+        if self._consuming is not None:
+            # Another request may wait for the end of this answer; more than that has no business here.
+            if len(view) > limits.HTTP_HEAD_SIZE_BYTES_MAX:
+                self._end_consuming("too much input behind a request whose answer does not end", effects)
+            return 0
         decoder = self._decoder
         at = 0
         while self._request is None and not decoder.ended:
@@ -192,6 +197,7 @@ class HttpGateway(BaseGateway, Generic[Context]):
         if isinstance(event, Continue):
             effects.append(Send(encode.CONTINUE))
         elif isinstance(event, Violation):
+            self._count(int(event.line[:3]))
             effects += (Send(encode.encode_violation(event)), Close(event.line))
         elif event.body_state is BodyState.EXPECTATION:
             self._respond(event, Response(status=417, headers=(("Connection", "close"),), close=True), effects)
@@ -207,8 +213,11 @@ class HttpGateway(BaseGateway, Generic[Context]):
         effects.append(SetTimer(TimerName.RETRY, answer.due_ns))
 
     def _respond(self, request: Request, response: Response, effects: list[Effect]) -> None:
-        self._answers[response.status] = self._answers.get(response.status, 0) + 1
+        self._count(response.status)
         self._answer(request, response, effects)
+
+    def _count(self, status: int) -> None:
+        self._answers[status] = self._answers.get(status, 0) + 1
 
     def _answer(self, request: Request, response: Response, effects: list[Effect]) -> None:
         if response.consumer is not None:

@@ -243,6 +243,15 @@ def test_http_1_0_has_no_chunks(world: StreamWorld) -> None:
     assert consumer.wire.output.endswith(b"}\n\n")
 
 
+def test_input_behind_the_request_waits_up_to_a_limit(world: StreamWorld) -> None:
+    consumer = Consumer(world, "topic=t&channel=c")
+    consumer.wire.send(b"x" * limits.HTTP_HEAD_SIZE_BYTES_MAX)
+    assert consumer.wire.closed is None
+    consumer.wire.send(b"x")
+    assert consumer.wire.closed is not None
+    assert world.context.streams == {}
+
+
 def test_statistics_show_the_consumer(world: StreamWorld) -> None:
     Consumer(world, "topic=t&channel=c&max_in_flight=3")
     client = json.loads(world.get("/stats?format=json").text)["topics"][0]["channels"][0]["clients"][0]
@@ -269,6 +278,19 @@ def test_what_cannot_be_subscribed_to(world: StreamWorld, query: str, status: in
     assert message(world.get(f"/sub?{query}")) == (status, code)
     assert world.session.topic_names() == []
     assert len(world.broker.sessions) == 1
+
+
+@pytest.mark.parametrize("query", ["max_in_flight=2500", "max_in_flight=1", "msg_timeout=900000", "msg_timeout=1", "auto_fin=0"])
+def test_the_ends_of_what_may_be_asked_for(world: StreamWorld, query: str) -> None:
+    name, _, value = query.partition("=")
+    opening = Consumer(world, f"topic=t&channel=c&{query}").lines()[0]
+    assert opening.get(name, 0) == int(value)
+
+
+def test_the_largest_id_is_an_id(world: StreamWorld) -> None:
+    consumer = Consumer(world, "topic=t&channel=c")
+    assert json.loads(consumer.post("/fin", id="7fffffffffffffff").text)["failed"] == ["7fffffffffffffff"]
+    assert message(consumer.post("/fin", id="8000000000000000")) == (400, "INVALID_ID")
 
 
 def test_a_channel_that_is_full() -> None:
