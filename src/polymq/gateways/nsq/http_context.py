@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from polymq.gateways.nsq.http_streaming import Stream
     from polymq.gateways.nsq.stats_memory import MemoryFigures
 
-__all__ = ["NsqHttp", "NsqNode", "default_node_id"]
+__all__ = ["NsqChanging", "NsqHttp", "NsqNode", "default_node_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,21 @@ def default_node_id(host_name: str) -> int:
 
 
 @dataclass(slots=True)
+class NsqChanging:
+    """What requests change: the options that can be, and the answers to `/sub` under way, by the token that settles theirs."""
+
+    log_level: str = "info"
+    lookupd_addresses: list[str] | None = field(default_factory=list)
+    streams: dict[str, Stream] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class NsqHttp:
     """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal.
 
     `change_lookupd_addresses` gets all of them, as they hold from now on.
     `make_token` gives text that nobody can guess.
-    `streams` are the answers to `/sub` under way, by the token that settles what they deliver.
+    `changing` is shared by all contexts made from this one, with other sessions.
     `options` are those of nsqd that other parts of this node answer for, by the names of nsqd's configuration file.
     """
 
@@ -71,9 +80,7 @@ class NsqHttp:
     memory: Callable[[], MemoryFigures] = memory_of_this_process
     change_log_level: Callable[[str], None] = lambda _: None
     change_lookupd_addresses: Callable[[list[str]], None] = lambda _: None
-    log_level: str = "info"
-    lookupd_addresses: list[str] | None = field(default_factory=list)
-    streams: dict[str, Stream] = field(default_factory=dict)
+    changing: NsqChanging = field(default_factory=NsqChanging)
     options: Mapping[str, object] = field(default_factory=dict)
 
     def health_text(self) -> str:
