@@ -214,6 +214,7 @@ def _guarded(
 def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp_port: int, http_port: int) -> NsqHttp:
     """Say what nsqd's endpoints know."""
     section = node.settings.nsq
+    level = _NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level)
     return NsqHttp(
         session=node.broker.session(ANONYMOUS),
         clock=node.clock,
@@ -236,10 +237,7 @@ def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp
         options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=http_port),
         change_log_level=_change_log_level,
         change_lookupd_addresses=discovery.announce_to,
-        changing=NsqChanging(
-            log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
-            lookupd_addresses=list(section.lookupd_tcp_addresses),
-        ),
+        changing=NsqChanging(level, list(section.lookupd_tcp_addresses)),
     )
 
 

@@ -55,10 +55,11 @@ def default_node_id(host_name: str) -> int:
 
 @dataclass(slots=True)
 class NsqChanging:
-    """The options that can be changed while the node runs, as they are now: one object, however many contexts there are."""
+    """What requests change: the options that can be, and the answers to `/sub` under way, by the token that settles theirs."""
 
     log_level: str = "info"
     lookupd_addresses: list[str] | None = field(default_factory=list)
+    streams: dict[str, Stream] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class NsqHttp:
 
     `change_lookupd_addresses` gets all of them, as they hold from now on.
     `make_token` gives text that nobody can guess.
-    `streams` are the answers to `/sub` under way, by the token that settles what they deliver.
+    `changing` is shared by all contexts made from this one, with other sessions.
     `options` are those of nsqd that other parts of this node answer for, by the names of nsqd's configuration file.
     """
 
@@ -80,7 +81,6 @@ class NsqHttp:
     change_log_level: Callable[[str], None] = lambda _: None
     change_lookupd_addresses: Callable[[list[str]], None] = lambda _: None
     changing: NsqChanging = field(default_factory=NsqChanging)
-    streams: dict[str, Stream] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
 
     def health_text(self) -> str:

@@ -60,7 +60,7 @@ class Stream:
     def begin(self, subscription: Subscription) -> None:
         """Be there for the other endpoints."""
         self.subscription = subscription
-        self._context.streams[self.token] = self
+        self._context.changing.streams[self.token] = self
 
     def take(self, delivery: Delivery) -> bytes:
         """Write a line for each message."""
@@ -84,7 +84,7 @@ class Stream:
 
     def ended(self) -> None:
         """Leave."""
-        self._context.streams.pop(self.token, None)
+        self._context.changing.streams.pop(self.token, None)
         self.session.close()
 
 
@@ -224,7 +224,7 @@ def _stream(request: Request, context: NsqHttp) -> tuple[Stream, Mapping[str, st
     given = arguments(request)
     if "stream" not in given:
         raise ApiError(400, "MISSING_ARG_STREAM")
-    stream = context.streams.get(given["stream"])
+    stream = context.changing.streams.get(given["stream"])
     if stream is None:
         raise ApiError(404, "STREAM_NOT_FOUND")
     return stream, given

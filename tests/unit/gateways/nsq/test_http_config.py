@@ -105,3 +105,13 @@ def test_options_of_other_parts_are_shown(world: NsqWorld) -> None:
     world.context.options = {"e2e_processing_latency_percentiles": [1, 0.99], "statsd_address": "h:1"}
     assert world.get("/config/e2e_processing_latency_percentiles").text == "[1,0.99]"
     assert world.get("/config/statsd_address").text == "h:1"
+
+
+def test_what_one_request_changes_the_next_one_sees(world: NsqWorld) -> None:
+    shared = world.context
+    world.context = replace(shared, session=shared.session.another())
+    assert world.ask("PUT", "/config/log_level", b"debug").text == "1"
+    assert world.ask("PUT", "/config/nsqlookupd_tcp_addresses", b'["a:1"]').text == '["a:1"]'
+    world.context = replace(shared, session=shared.session.another())
+    assert world.get("/config/log_level").text == "1"
+    assert world.get("/config/nsqlookupd_tcp_addresses").text == '["a:1"]'

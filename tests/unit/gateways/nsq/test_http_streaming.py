@@ -181,7 +181,7 @@ def test_a_stream_that_ends_leaves(world: StreamWorld) -> None:
     consumer.wire.gateway.ended()
     assert world.view().groups == ()
     assert message(world.post(f"/fin?stream={token}&id=0000000000000000")) == (404, "STREAM_NOT_FOUND")
-    assert world.context.streams == {}
+    assert world.context.changing.streams == {}
 
 
 def test_a_topic_that_is_deleted_ends_the_stream_in_order(world: StreamWorld) -> None:
@@ -190,7 +190,7 @@ def test_a_topic_that_is_deleted_ends_the_stream_in_order(world: StreamWorld) ->
     consumer.wake()
     assert consumer.wire.output.endswith(b"\r\n0\r\n\r\n")
     assert consumer.wire.closed
-    assert world.context.streams == {}
+    assert world.context.changing.streams == {}
 
 
 def test_a_server_that_stops_ends_the_stream_in_order(world: StreamWorld) -> None:
@@ -249,7 +249,7 @@ def test_input_behind_the_request_waits_up_to_a_limit(world: StreamWorld) -> Non
     assert consumer.wire.closed is None
     consumer.wire.send(b"x")
     assert consumer.wire.closed is not None
-    assert world.context.streams == {}
+    assert world.context.changing.streams == {}
 
 
 def test_statistics_show_the_consumer(world: StreamWorld) -> None:
