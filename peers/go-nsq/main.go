@@ -25,7 +25,9 @@ type step struct {
 type job struct {
 	Action         string `json:"action"`
 	Address        string `json:"address"`
+	Directory      string `json:"directory"`
 	Topic          string `json:"topic"`
+	AuthSecret     string `json:"auth_secret"`
 	Steps          []step `json:"steps"`
 	Channel        string `json:"channel"`
 	Count          int    `json:"count"`
@@ -43,6 +45,7 @@ type job struct {
 // What is asked for beyond a plain connection.
 func negotiated(j job) (*nsq.Config, error) {
 	config := nsq.NewConfig()
+	config.AuthSecret = j.AuthSecret
 	config.Snappy = j.Snappy
 	config.Deflate = j.Deflate
 	if j.TLSRootFile == "" {
@@ -145,7 +148,11 @@ func consume(j job) (any, error) {
 	consumer.SetLoggerLevel(nsq.LogLevelError)
 	h := &handler{job: j, enough: make(chan struct{})}
 	consumer.AddHandler(h)
-	if err := consumer.ConnectToNSQD(j.Address); err != nil {
+	connect, address := consumer.ConnectToNSQD, j.Address
+	if j.Directory != "" {
+		connect, address = consumer.ConnectToNSQLookupd, j.Directory
+	}
+	if err := connect(address); err != nil {
 		return nil, err
 	}
 	<-h.enough

@@ -25,6 +25,7 @@ function answer(result) {
 
 function negotiated(job) {
   const options = {snappy: job.snappy, deflate: job.deflate}
+  if (job.auth_secret) options.authSecret = job.auth_secret
   if (job.tls_root_file) Object.assign(options, {tls: true, tlsVerification: true, ca: fs.readFileSync(job.tls_root_file)})
   return options
 }
@@ -68,7 +69,8 @@ function settle(job, message, state) {
 }
 
 async function consume(job) {
-  const options = {nsqdTCPAddresses: [job.address], maxInFlight: job.max_in_flight, ...negotiated(job)}
+  const found = job.directory ? {lookupdHTTPAddresses: [job.directory]} : {nsqdTCPAddresses: [job.address]}
+  const options = {...found, maxInFlight: job.max_in_flight, ...negotiated(job)}
   if (job.message_timeout_ms) options.messageTimeout = job.message_timeout_ms
   const reader = new nsq.Reader(job.topic, job.channel, options)
   const deliveries = []

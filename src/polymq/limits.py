@@ -10,20 +10,37 @@ __all__ = [
     "BATCH_SIZE_BYTES_TARGET",
     "CONNECTIONS_MAX",
     "DIALS_MAX",
+    "HTTP_ANSWER_SIZE_BYTES_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
+    "HTTP_GUESTS_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
     "HTTP_IDLE_NS_MAX",
     "HTTP_POLL_INTERVAL_NS",
     "HTTP_RECORDS_SIZE_BYTES",
     "HTTP_RECORDS_SIZE_BYTES_MAX",
+    "HTTP_REDIRECTS_MAX",
     "HTTP_REQUEST_NS_MAX",
+    "HTTP_SETTLE_SIZE_BYTES_MAX",
+    "HTTP_STREAM_BEAT_NS",
     "HTTP_WAIT_NS_MAX",
     "LATENCY_QUANTILES_MAX",
     "LAYER_NS_PER_TURN_MAX",
     "LAYER_PIECES_PER_TURN_MAX",
     "LAYER_PIECE_SIZE_BYTES_MAX",
+    "LOGIN_PATTERNS_MAX",
+    "LOOKUP_ADDRESSES_MAX",
+    "LOOKUP_CHANNELS_MAX",
+    "LOOKUP_COMMANDS_PER_TURN_MAX",
+    "LOOKUP_COMMANDS_UNANSWERED_MAX",
+    "LOOKUP_IDENTIFY_SIZE_BYTES_MAX",
+    "LOOKUP_LINE_SIZE_BYTES_MAX",
+    "LOOKUP_QUESTIONS_MAX",
+    "LOOKUP_REGISTRATIONS_MAX",
+    "LOOKUP_REPLY_SIZE_BYTES_MAX",
+    "LOOKUP_SILENCE_NS_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
+    "METRICS_SAMPLES_PER_FAMILY_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
     "OFFSET_MAX",
@@ -32,9 +49,14 @@ __all__ = [
     "OUTBOX_SIZE_BYTES_MAX",
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
+    "PATTERNS_KEPT_MAX",
+    "PATTERN_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
+    "QUESTIONS_MAX",
+    "QUESTIONS_WAITING_MAX",
     "READ_BUFFER_SIZE_BYTES",
     "RESOLVER_THREADS_MAX",
+    "SECRET_SIZE_BYTES_MAX",
     "SEGMENT_SIZE_BYTES_FIRST",
     "SEGMENT_SIZE_BYTES_MAX",
     "SLICE_MESSAGES_MAX",
@@ -122,14 +144,65 @@ HTTP_IDLE_NS_MAX: Final = 15 * 60_000_000_000
 # How often an answer that has to wait (for new records, for the disk) looks again, and how long it may wait.
 HTTP_POLL_INTERVAL_NS: Final = 10_000_000
 HTTP_WAIT_NS_MAX: Final = 30_000_000_000
+# A stream of messages that has nothing to send says so this often: a peer that is gone is noticed, proxies keep it open.
+HTTP_STREAM_BEAT_NS: Final = 30_000_000_000
+# The ids that one request finishes: 64 KiB are 3,855 of them, about 2 ms of a turn.
+HTTP_SETTLE_SIZE_BYTES_MAX: Final = 64 * 1024
 # What one request for records may ask for; a reader that wants more asks again.
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
 
+# A node's command line to the directory that serves nsqlookupd's protocol: at most 143 bytes are legal, and what is
+# not is given back in the error, as nsqlookupd does for lines of any length. Who it is: usually 150 bytes, kept as
+# long as the connection lasts.
+LOOKUP_LINE_SIZE_BYTES_MAX: Final = 64 * 1024
+LOOKUP_IDENTIFY_SIZE_BYTES_MAX: Final = 16 * 1024
+# What one node may say in one turn: about 4 ms. Nodes with many channels say it all at once when they connect.
+LOOKUP_COMMANDS_PER_TURN_MAX: Final = 1000
+# Names, and nodes that have them, in that directory: a thousand nodes with a thousand topics. Each costs about 300 bytes.
+LOOKUP_REGISTRATIONS_MAX: Final = 1_000_000
+# A node says PING every 15 s and is hidden after 5 min. Whoever is silent for so long is taken for a machine that
+# went away without a word, so that it does not hold a connection for ever; nsqlookupd relies on TCP for that.
+LOOKUP_SILENCE_NS_MAX: Final = 3600 * 1_000_000_000
+# What a directory answers: OK, a short error, or 100 bytes about itself.
+LOOKUP_REPLY_SIZE_BYTES_MAX: Final = 64 * 1024
+# Commands to a directory that it has not answered: their answers, 6 bytes each, fit any socket's buffer.
+LOOKUP_COMMANDS_UNANSWERED_MAX: Final = 1000
+# Directories that a node announces itself to. Two or three are usual; each costs a connection.
+LOOKUP_ADDRESSES_MAX: Final = 64
+# Channels of a new topic that are made because directories know them: more would be a directory that lies.
+LOOKUP_CHANNELS_MAX: Final = 1000
+# Questions for channels that one directory has at a time; more topics wait. It leaves most of QUESTIONS_MAX to others.
+LOOKUP_QUESTIONS_MAX: Final = 16
+
+# An answer to a question of ours: an authentication server's is a few hundred bytes, for a thousand topics 100 KiB.
+HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
+# Secrets that were shown over HTTP and are remembered, with a session each (1 KiB); an older one is asked for again.
+HTTP_GUESTS_MAX: Final = 1000
+# Go's client and curl draw the same line, browsers at 20.
+HTTP_REDIRECTS_MAX: Final = 10
+# A regular expression from outside. Names have at most 255 bytes, and alternatives can be entries of their own.
+PATTERN_SIZE_BYTES_MAX: Final = 1024
+# Compiled patterns that are kept, about 3 KiB each: those of all users of a company, or the worst of one attacker.
+PATTERNS_KEPT_MAX: Final = 4096
+# Patterns in one answer of an authentication server: each may take 1 ms of everybody's time to compile.
+LOGIN_PATTERNS_MAX: Final = 512
+# The secret of a login. It travels in the URL of a question, for which Go's server allows 1 MiB and others 8 KiB.
+SECRET_SIZE_BYTES_MAX: Final = 16 * 1024
+
+# Questions asked at a time; the rest wait in order, each with its deadline running. A server that hangs for 5 s lets
+# 50 a second through, which is what its clients get from it anyway.
+QUESTIONS_MAX: Final = 256
+# Those that wait, as many as there can be connections that ask. Whoever asks and hangs up leaves its question behind.
+QUESTIONS_WAITING_MAX: Final = 10_000
+
+# Samples of one family that /metrics lists: about 20 families, 250 KB each. The rest is added up.
+METRICS_SAMPLES_PER_FAMILY_MAX: Final = 2_000
 # Quantiles of latencies in statistics: each is one more number per topic and group wherever they are shown.
 LATENCY_QUANTILES_MAX: Final = 20
 
 assert OFFSET_BITS + PARTITION_BITS == 63
+assert QUESTIONS_MAX < DIALS_MAX
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES
 assert HTTP_RECORDS_SIZE_BYTES <= HTTP_RECORDS_SIZE_BYTES_MAX
 assert HTTP_CHUNK_SIZE_BYTES_MAX <= OUTBOX_SIZE_BYTES_LOW

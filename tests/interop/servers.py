@@ -28,6 +28,12 @@ NSQD = ROOT / ".peers" / "bin" / "nsqd"
 KINDS = ("nsqd", "polymq")
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
+# Flags of nsqd that are not called like the option they set.
+NSQD_FLAGS = {"e2e_processing_latency_percentiles": "e2e-processing-latency-percentile", "auth_http_addresses": "auth-http-address"}
+# Those that are given once for each value.
+NSQD_REPEATED = ("auth_http_addresses",)
+# Options of nsqd that polymq calls otherwise.
+POLYMQ_NAMES = {"https_address": "https"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,7 @@ class Running:
     kind: str
     tcp: str
     http: str
+    door: str = ""
 
     def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """One HTTP request."""
@@ -79,22 +86,26 @@ def free_ports(count: int) -> list[int]:
 
 
 def command(kind: str, folder: Path, ports: list[int], message_timeout_ms: int, options: Mapping[str, str] | None = None) -> list[str]:
-    """Write the command line; `options` have nsqd's names, with underscores."""
+    """`options` are nsqd's, by the names of its configuration file."""
     tcp, http, admin = (f"127.0.0.1:{port}" for port in ports)
     if kind == "nsqd":
         if not NSQD.exists():
             pytest.fail(f"{NSQD} is missing: run peers/build.sh")
         timeout = f"-msg-timeout={message_timeout_ms}ms"
         advertise = "-broadcast-address=127.0.0.1"
-        # With TLS it opens an HTTPS port as well, for which nobody asks here.
-        doors = [f"-tcp-address={tcp}", f"-http-address={http}", "-https-address=127.0.0.1:0"]
-        more = [f"-{name.replace('_', '-')}={value}" for name, value in (options or {}).items()]
-        return [str(NSQD), f"-data-path={folder}", *doors, advertise, timeout, *more]
+        flags = [
+            f"-{NSQD_FLAGS.get(name, name.replace('_', '-'))}={value}"
+            for name, values in (options or {}).items()
+            for value in (values.split(",") if name in NSQD_REPEATED else [values])
+        ]
+        # With TLS it opens an HTTPS port as well, for which few ask here.
+        https = [] if "https_address" in (options or {}) else ["-https-address=127.0.0.1:0"]
+        return [str(NSQD), f"-data-path={folder}", f"-tcp-address={tcp}", f"-http-address={http}", *https, advertise, timeout, *flags]
     # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
     ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
     settings = ["--advertise", "127.0.0.1", "--set", f"nsq.msg_timeout={message_timeout_ms}ms"]
     for name, value in (options or {}).items():
-        settings += ["--set", f"nsq.{name}={value}"]
+        settings += ["--set", f"nsq.{POLYMQ_NAMES.get(name, name)}={value}"]
     return [*ours, "serve", "--data", str(folder), "--nsq", tcp, "--nsq-http", http, "--http", admin, *settings]
 
 
@@ -102,6 +113,9 @@ def answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(f"http://{address}/ping", timeout=2) as response:
             return bool(response.read() == b"OK")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code == 403  # it wants TLS
     except (urllib.error.URLError, OSError):
         return False
 
@@ -119,7 +133,7 @@ def running(kind: str, folder: Path, *, message_timeout_ms: int = 60_000, option
             stderr=output,
             stdin=subprocess.DEVNULL,
         )
-    server = Running(kind, f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}")
+    server = Running(kind, *(f"127.0.0.1:{port}" for port in ports))
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers(server.http):

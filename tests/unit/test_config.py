@@ -131,7 +131,7 @@ def test_what_does_not_exist_yet_is_accepted_and_said(folder: Path) -> None:
     write(folder, '[rocketmq]\nbroker = "h:10911"\n')
     settings = config.load(environment={}, flags={"nats.client": "h:4222", "nats.http": "off", "nsq.https": "h:4152"})
     assert settings.nats.client == TcpAddress("h", 4222)
-    assert [text.partition(" ")[0] for text in config.notices(settings)] == ["--nsq-https", "--nats", "rocketmq.broker"]
+    assert [text.partition(" ")[0] for text in config.notices(settings)] == ["--nats", "rocketmq.broker"]
     assert all("does not serve this yet" in text for text in config.notices(settings))
     assert config.notices(Settings()) == []
 
@@ -141,6 +141,6 @@ def test_the_example_shows_every_setting_at_its_default(folder: Path) -> None:
     settings = config.load(path, environment={}, flags={})
     assert settings.origins == dict.fromkeys(config.all_settings(), str(path))
     assert {section: getattr(settings, section) for section in tomllib.loads(config.example())} == {
-        section: getattr(Settings(), section) for section in ("server", "store", "nsq", "nats", "rocketmq", "phpmq")
+        section: getattr(Settings(), section) for section in ("server", "store", "access", "nsq", "nats", "rocketmq", "phpmq")
     }
     assert config.notices(settings) == []

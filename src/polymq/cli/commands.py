@@ -33,6 +33,7 @@ OWN: Final = {
     "tail": "polymq.cli.tail",
     "stats": "polymq.cli.stats",
     "inspect": "polymq.cli.inspect",
+    "secret": "polymq.cli.secret",
 }
 
 

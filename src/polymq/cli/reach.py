@@ -13,7 +13,7 @@ from polymq.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["address_of", "tcp_address_of"]
+__all__ = ["address_of", "secret", "tcp_address_of"]
 
 # A listener on every interface is reached through the loopback interface from this machine.
 REACHED_AT: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104 - nothing is bound here
@@ -41,3 +41,8 @@ def tcp_address_of(name: str, given: str | None, *, environment: Mapping[str, st
     if not isinstance(address, TcpAddress):
         raise ConfigError([f"{name} is a Unix socket; this command needs HOST:PORT: {config.all_settings()[name].flag} HOST:PORT"])
     return address
+
+
+def secret(environment: Mapping[str, str] = os.environ) -> str:
+    """Return what to show a broker that wants a secret: not a flag, because everybody on the machine can read those."""
+    return environment.get("POLYMQ_SECRET", "")

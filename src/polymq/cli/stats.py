@@ -137,7 +137,7 @@ def stats(
     """Show what each topic and each of its channels holds."""
     from rich.console import Console
 
-    from polymq.cli.reach import tcp_address_of
+    from polymq.cli.reach import secret, tcp_address_of
     from polymq.clients.log import LogClient
     from polymq.config_values import format_address, parse_duration
 
@@ -146,7 +146,7 @@ def stats(
     except ValueError as error:
         raise ConfigError([f"--watch {watch!r}: {error}"]) from error
     console = Console(file=sys.stdout, highlight=False)
-    with contextlib.closing(LogClient(format_address(tcp_address_of("server.http", http)))) as client:
+    with contextlib.closing(LogClient(format_address(tcp_address_of("server.http", http)), secret=secret())) as client:
         show(client, topics or (), console, as_json=as_json)
         while pause_seconds is not None:
             time.sleep(pause_seconds)

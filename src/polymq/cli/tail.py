@@ -149,11 +149,11 @@ def tail(
     ] = None,
 ) -> None:
     """Print what lies in a topic's log. Nothing is consumed, nobody is disturbed."""
-    from polymq.cli.reach import tcp_address_of
+    from polymq.cli.reach import secret, tcp_address_of
     from polymq.clients.log import LogClient
     from polymq.config_values import format_address
 
-    client = LogClient(format_address(tcp_address_of("server.http", http)))
+    client = LogClient(format_address(tcp_address_of("server.http", http)), secret=secret())
     with contextlib.closing(client):
         _print(client, topic, partition, (origin, last, forever, limit), form, sys.stdout.buffer, time.time_ns)
 

@@ -110,6 +110,7 @@ def parse_address(address: str) -> tuple[str, int]:
 class LogClient:
     """Read topics and record batches of one broker.
 
+    `secret` is for a broker that wants one (`access.http`); ValueError if it cannot stand in a header.
     `retry_seconds` is how long a request is repeated while the broker cannot be reached; 0 tries once (and once more
     when a connection that was open turns out to be dead).
     Raises: ConnectFailed, ConnectionLost, DeadlineExceeded; Refusal for what the broker refuses (OffsetOutOfRange when
@@ -120,12 +121,16 @@ class LogClient:
         self,
         address: str,
         *,
+        secret: str = "",
         timeout_seconds: float = 30.0,
         retry_seconds: float = 0.0,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host, self._port = parse_address(address)
+        if not (secret.isascii() and secret.isprintable()):
+            raise ValueError("a secret of other than printable ASCII cannot be sent over HTTP")
+        self._headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         self._timeout_seconds = timeout_seconds
         self._retry_seconds = retry_seconds
         self._sleep = sleep
@@ -214,7 +219,7 @@ class LogClient:
             self._connection = self._connect()
         try:
             self._connection.sock.settimeout(timeout_seconds)
-            self._connection.request("GET", path)
+            self._connection.request("GET", path, headers=self._headers)
             response = self._connection.getresponse()
             body = response.read(size_bytes_max + 1)
         except TimeoutError as error:

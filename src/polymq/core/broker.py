@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from polymq.core.access import AllowAll
+from polymq.core import followers
+from polymq.core.access import ByPermissions
+from polymq.core.broker_statistics import register_statistics
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
 from polymq.core.kernel import Kernel
 from polymq.core.recovery import recover
 from polymq.core.session import Session
 from polymq.core.settings import CoreSettings
-from polymq.core.statistics import Family, Kind, Registry, Sample
+from polymq.core.statistics import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from polymq.core.access import Authorizer, Principal
+    from polymq.core.followers import CatalogueListener
     from polymq.core.group import Delivery
     from polymq.core.ports import Clock, Random, Store
     from polymq.core.topic import Topic
@@ -46,7 +47,7 @@ class Broker:
     ) -> None:
         self.settings = settings or CoreSettings()
         self.store = store
-        self.authorizer: Authorizer = authorizer or AllowAll()
+        self.authorizer: Authorizer = authorizer or ByPermissions()
         self.statistics = Registry()
         self.kernel = Kernel(
             store,
@@ -61,7 +62,7 @@ class Broker:
         self.armed_ns: int | None = None
         self._disk_bytes = disk_bytes
         self._to_look_at: list[Topic] = []
-        self._register_statistics()
+        register_statistics(self)
 
     def start(self) -> None:
         """Take over what the data folder holds; raises StoreError."""
@@ -73,6 +74,18 @@ class Broker:
         session = Session(self, principal)
         self.sessions[session] = None
         return session
+
+    def follow(self, listener: CatalogueListener) -> None:
+        """Tell `listener` of every topic and group that comes or goes from here on."""
+        self.catalogue.followers.add(listener)
+
+    def unfollow(self, listener: CatalogueListener) -> None:
+        """Tell `listener` nothing more."""
+        self.catalogue.followers.remove(listener)
+
+    def tell(self, listener: CatalogueListener) -> None:
+        """Tell `listener` what there is, as if it were being created now."""
+        followers.tell(listener, self.catalogue.topics.values())
 
     # -- a turn ----------------------------------------------------------------------------------------------------
 
@@ -158,35 +171,3 @@ class Broker:
                 partition.log.retain(needed, now_ns=wall_ns, age_ns=self.settings.retention_age_ns, size_bytes=budget)
             if partition.schedule is not None and partition.schedule.log.end > partition.schedule.log.start:
                 partition.schedule.log.retain(partition.schedule.first_needed, now_ns=wall_ns, age_ns=0, size_bytes=0)
-
-    # -- statistics ------------------------------------------------------------------------------------------------
-
-    def _register_statistics(self) -> None:
-        def per_topic(name: str, kind: Kind, text: str, attribute: str) -> None:
-            def collect() -> Iterator[Sample]:
-                for topic in self.catalogue.topics.values():
-                    labels = {"namespace": topic.namespace, "topic": topic.name}
-                    yield Sample(labels, getattr(topic, attribute))
-
-            self.statistics.register(Family(name, kind, text, collect))
-
-        def per_group(name: str, kind: Kind, text: str, attribute: str) -> None:
-            def collect() -> Iterator[Sample]:
-                for topic in self.catalogue.topics.values():
-                    for group in topic.groups.values():
-                        value = getattr(group, attribute, None)
-                        if value is not None:
-                            labels = {"namespace": topic.namespace, "topic": topic.name, "group": group.name}
-                            yield Sample(labels, value)
-
-            self.statistics.register(Family(name, kind, text, collect))
-
-        per_topic("polymq_topic_messages_total", Kind.COUNTER, "Messages published since the start.", "message_count")
-        per_topic("polymq_topic_message_bytes_total", Kind.COUNTER, "Bytes of bodies published.", "message_bytes")
-        per_topic("polymq_topic_held_messages", Kind.GAUGE, "Messages that no group may have yet.", "held")
-        per_topic("polymq_topic_scheduled_messages", Kind.GAUGE, "Messages that wait for their due time.", "scheduled")
-        per_group("polymq_group_depth_messages", Kind.GAUGE, "Messages that wait for a consumer.", "depth")
-        per_group("polymq_group_leased_messages", Kind.GAUGE, "Messages that consumers have out.", "leased")
-        per_group("polymq_group_deferred_messages", Kind.GAUGE, "Messages given back for later.", "deferred_count")
-        per_group("polymq_group_requeues_total", Kind.COUNTER, "Messages given back.", "requeue_count")
-        per_group("polymq_group_timeouts_total", Kind.COUNTER, "Leases that ran out.", "timeout_count")

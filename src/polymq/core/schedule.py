@@ -17,6 +17,8 @@ from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.wire.records import Message, read_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from polymq.core.kernel import Kernel
     from polymq.core.ports import Log, Reader, Ticket
     from polymq.core.topic import Partition, Topic
@@ -54,16 +56,23 @@ class Schedule:
 
     def publish(self, batch: MessageBatch, *, due_ns: int, wall_ns: int, origin: int) -> Ticket:
         """Store messages until `due_ns` on the wall clock; raises Refusal."""
+        return self._publish(batch.count, due_ns, lambda: self.log.append(batch, now_ns=wall_ns, origin=origin))
+
+    def publish_messages(self, messages: Sequence[Message], *, due_ns: int, wall_ns: int, origin: int) -> Ticket:
+        """Store messages that have more than a body until `due_ns` on the wall clock; raises Refusal."""
+        return self._publish(len(messages), due_ns, lambda: self.log.append_messages(messages, now_ns=wall_ns, origin=origin))
+
+    def _publish(self, count: int, due_ns: int, append: Callable[[], Ticket]) -> Ticket:
         first = self.log.end
         try:
-            ticket = self.log.append(batch, now_ns=wall_ns, origin=origin)
+            ticket = append()
         except StoreFull as error:
             raise Refusal(RefusalCode.STORE_FULL, str(error)) from error
         except StoreFailed as error:
             raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
-        for offset in range(first, first + batch.count):
+        for offset in range(first, first + count):
             self._due.push(due_ns, offset)
-        self._kernel.journal(journal_entries.scheduled(self.partition.number, first, batch.count, due_ns))
+        self._kernel.journal(journal_entries.scheduled(self.partition.number, first, count, due_ns))
         self._kernel.schedules.arm(self, due_ns)
         return ticket
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymq import limits
-from polymq.core.access import Action
+from polymq.core.access import STRANGER, Action
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind, Subscription
 from polymq.core.view_making import Latency, peer_unknown, producer_view, topic_view
@@ -17,12 +17,15 @@ from polymq.errors import Refusal, RefusalCode
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polymq.core.access import Principal
     from polymq.core.broker import Broker
     from polymq.core.group import Group
     from polymq.core.ports import Listener, Log, Ticket
     from polymq.core.topic import Topic
     from polymq.core.views import PeerView, ProducerView, TopicView
+    from polymq.wire.records import Message
     from polymq.wire.slices import MessageBatch
 
 __all__ = ["Session"]
@@ -41,6 +44,7 @@ class Session:
         self.published: dict[str, int] = {}
         self.subscriptions: list[Subscription] = []
         self._allowed: set[tuple[Action, str, str]] = set()
+        self._expired = False
         self._kernel = broker.kernel
         self._topics = broker.catalogue.topics
         # What this session publishes to, found once: topics are looked up again when they have been deleted.
@@ -51,6 +55,10 @@ class Session:
         for subscription in list(self.subscriptions):
             self.unsubscribe(subscription)
         self.broker.sessions.pop(self, None)
+
+    def another(self) -> Session:
+        """Open another session of the same principal, for what must outlive a request or ends by itself."""
+        return self.broker.session(self.principal)
 
     def describe(self, peer: PeerView) -> None:
         """Say who is at the other end, for statistics."""
@@ -64,6 +72,13 @@ class Session:
     def login(self, principal: Principal) -> None:
         """Become somebody else: what was allowed before is asked anew."""
         self.principal = principal
+        self._expired = False
+        self._allowed.clear()
+        self._targets.clear()
+
+    def expire(self) -> None:
+        """The login holds no longer: all that needs permission is refused, as LOGIN_EXPIRED, until the next `login`."""
+        self._expired = True
         self._allowed.clear()
         self._targets.clear()
 
@@ -73,9 +88,7 @@ class Session:
         """Append a batch, whole or not at all; creates the topic. The ticket resolves when it is durable."""
         if batch.size_bytes + batch.count * RECORD_OVERHEAD_BYTES + HEADER_SIZE_BYTES > limits.BATCH_SIZE_BYTES_MAX:
             raise Refusal(RefusalCode.BATCH_TOO_LARGE)
-        target = self._targets.get(topic)
-        if target is None or self._topics.get((target.namespace, topic)) is not target:
-            target = self._target(topic)
+        target = self._found(topic)
         partition = target.partitions[0] if len(target.partitions) == 1 else target.pick()
         wall_ns = self._kernel.wall_ns()
         if delay_ns > 0:
@@ -87,6 +100,28 @@ class Session:
         target.message_bytes += batch.size_bytes
         self.published[topic] = self.published.get(topic, 0) + batch.count
         return ticket
+
+    def publish_messages(self, topic: str, messages: Sequence[Message], *, origin: int, delay_ns: int = 0) -> Ticket:
+        """Do as `publish` does with messages that have keys or headers: one object each, for paths that are not hot."""
+        target = self._found(topic)
+        partition = target.partitions[0] if len(target.partitions) == 1 else target.pick()
+        wall_ns = self._kernel.wall_ns()
+        if delay_ns > 0:
+            schedule = self.broker.catalogue.schedule(target, partition)
+            ticket = schedule.publish_messages(messages, due_ns=wall_ns + delay_ns, wall_ns=wall_ns, origin=origin)
+        else:
+            ticket = partition.append_messages(messages, wall_ns=wall_ns, origin=origin)
+            self._kernel.fresh[target] = None
+        target.message_bytes += sum(len(message.body) for message in messages)
+        self.published[topic] = self.published.get(topic, 0) + len(messages)
+        return ticket
+
+    def _found(self, name: str) -> Topic:
+        """Find what is published to, as it was found before if it is still there."""
+        target = self._targets.get(name)
+        if target is None or self._topics.get((target.namespace, name)) is not target:
+            target = self._target(name)
+        return target
 
     def _target(self, name: str) -> Topic:
         self._authorize(Action.PUBLISH, name)
@@ -125,6 +160,11 @@ class Session:
         """Keep new messages from the groups, or give them what was kept."""
         self._authorize(Action.MANAGE, topic)
         self.broker.catalogue.pause_topic(self._topic(topic), paused=paused)
+
+    def withhold_topic(self, topic: str, *, withheld: bool) -> None:
+        """Keep a new topic's messages until all groups are there that are to have them, or give them out now."""
+        self._authorize(Action.MANAGE, topic)
+        self.broker.catalogue.withhold_topic(self._topic(topic), withheld=withheld)
 
     def _ensure(self, name: str, *, partitions: int | None = None, sync: bool | None = None, ephemeral: bool = False) -> Topic:
         found = self._topics.get((self.principal.namespace, name))
@@ -300,8 +340,11 @@ class Session:
         return topic_view(topic, groups=groups, consumers=consumers, latency=latency)
 
     def producers(self) -> tuple[ProducerView, ...]:
-        """Describe every session that has published, the oldest first."""
-        return tuple(producer_view(session) for session in self.broker.sessions if session.published)
+        """Describe every session that has published to what may be read, the oldest first."""
+        views = (producer_view(session) for session in self.broker.sessions if session.published)
+        if self.principal.permissions is None:
+            return tuple(views)
+        return tuple(view for view in views if any(self._may(Action.READ, topic) for topic, _ in view.published))
 
     def health(self) -> list[str]:
         """Say what is wrong with the data folder, for people; empty when well."""
@@ -311,13 +354,15 @@ class Session:
 
     def _authorize(self, action: Action, topic: str, group: str = "") -> None:
         if not self._may(action, topic, group):
-            raise Refusal(RefusalCode.FORBIDDEN)
+            if self._expired:
+                raise Refusal(RefusalCode.LOGIN_EXPIRED)
+            raise Refusal(RefusalCode.UNAUTHENTICATED if self.principal is STRANGER else RefusalCode.FORBIDDEN)
 
     def _may(self, action: Action, topic: str, group: str = "") -> bool:
         key = (action, topic, group)
         if key in self._allowed:
             return True
-        if not self.broker.authorizer.allows(self.principal, action, topic, group):
+        if self._expired or not self.broker.authorizer.allows(self.principal, action, topic, group):
             return False
         if len(self._allowed) >= _ALLOWED_MAX:
             self._allowed.clear()

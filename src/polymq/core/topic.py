@@ -8,9 +8,12 @@ from polymq.core.group import GroupKind
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polymq.core.group import Group
     from polymq.core.ports import Log, Ticket
     from polymq.core.schedule import Schedule
+    from polymq.wire.records import Message
     from polymq.wire.slices import MessageBatch
 
 __all__ = ["Partition", "Topic"]
@@ -58,6 +61,16 @@ class Partition:
         except StoreFailed as error:
             raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
 
+    def append_messages(self, messages: Sequence[Message], *, wall_ns: int, origin: int) -> Ticket:
+        """Stage messages that have more than a body, as a batch of their own; raises Refusal."""
+        self.last_time_ns = max(self.last_time_ns, wall_ns)
+        try:
+            return self.log.append_messages(messages, now_ns=self.last_time_ns, origin=origin)
+        except StoreFull as error:
+            raise Refusal(RefusalCode.STORE_FULL, str(error)) from error
+        except StoreFailed as error:
+            raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
+
 
 class Topic:
     """A named set of partitions and the groups that read them."""
@@ -72,6 +85,7 @@ class Topic:
         "partitions",
         "paused",
         "sync",
+        "withheld",
     )
 
     def __init__(
@@ -90,6 +104,7 @@ class Topic:
         self.sync = sync
         self.ephemeral = ephemeral
         self.paused = False
+        self.withheld = False  # until all the groups are there that are to have its first messages
         self.groups: dict[str, Group] = {}
         self.message_bytes = 0
         self._turn = 0
@@ -129,6 +144,11 @@ class Topic:
     def held(self) -> int:
         """How many messages no group may have yet."""
         return sum(partition.held for partition in self.partitions)
+
+    @property
+    def log_size_bytes(self) -> int:
+        """How much of the disk the partitions' logs take."""
+        return sum(partition.log.size_bytes for partition in self.partitions)
 
     @property
     def scheduled(self) -> int:

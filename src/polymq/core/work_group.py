@@ -139,6 +139,7 @@ class WorkGroup:
         self.armed_ns: int | None = None
         # Scheduled messages below these offsets (by partition number) are not for this group: it was emptied.
         self.schedule_floors: dict[int, int] = {}
+        self.settled_count = 0
         self.requeue_count = 0
         self.timeout_count = 0
         self.counted_from = list(starts)
@@ -314,6 +315,7 @@ class WorkGroup:
         done = count - len(failures)
         subscription.leased -= done
         subscription.settled += done
+        self.settled_count += done
         if subscription.touched:
             for index in range(first, end):
                 subscription.touched.pop(ids[index], None)

@@ -37,6 +37,11 @@ class Peer:
     port: int
     listener: str = ""
 
+    @property
+    def remote_host(self) -> str:
+        """The peer's IP address, as it is told to others: nothing for a unix socket, IPv4 as such."""
+        return self.host.removeprefix("::ffff:") if self.port else ""
+
 
 class Gateway(Protocol):
     """One connection's protocol, as the pump sees it. Identity is its hash: it is its own subscriptions' listener."""

@@ -4,50 +4,75 @@ from __future__ import annotations
 
 import logging
 import platform
+import secrets
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from polymq.admin.door import Door, refuse
-from polymq.admin.endpoints import ENDPOINTS
+from polymq.admin.endpoints import ENDPOINTS, all_statistics
 from polymq.config_values import TcpAddress, format_address
-from polymq.core.access import ANONYMOUS
+from polymq.core.access import ANONYMOUS, STRANGER
 from polymq.errors import ConfigError
 from polymq.gateways.http.gateway import HttpGateway
-from polymq.gateways.nsq.http import nsq_router
-from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
+from polymq.gateways.http.guard import GuardedDoor, GuardedRouter
+from polymq.gateways.nsq.http import TlsRequired, concerns_all, nsq_router
+from polymq.gateways.nsq.http_answers import refuse as refuse_nsq
+from polymq.gateways.nsq.http_context import NsqChanging, NsqHttp, NsqNode
 from polymq.gateways.nsq.tcp import NsqGateway
+from polymq.gateways.nsqlookup.http import LookupHttp, lookup_router
+from polymq.gateways.nsqlookup.registry import Registry
+from polymq.gateways.nsqlookup.tcp import LookupGateway
 from polymq.protocols.http.router import Route, Router
 from polymq.protocols.nsq.settings import NsqSettings
+from polymq.protocols.nsqlookup.identify import Identity
+from polymq.protocols.nsqlookup.settings import LookupSettings
+from polymq.server.discovery import Discovery
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
-from polymq.server.tls import server_context, tcp_requires_tls
+from polymq.server.statistics import register_answers, register_connections
+from polymq.server.tls import http_requires_tls, server_context, tcp_requires_tls
 from polymq.wire.tls import TlsLayer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq import config_sections
     from polymq.config_values import Address
+    from polymq.core.access import Action
+    from polymq.core.session import Session
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
+    from polymq.gateways.http.gateway import Answering
     from polymq.server.node import Node
     from polymq.server.tasks import Tasks
+    from polymq.wire.exchange import Request, Response
+    from polymq.wire.layers import Layer
 
 __all__ = ["Mount", "mount_all", "nsq_settings", "start_statsd"]
 
+Context = TypeVar("Context")
+
 _NS_PER_MS: Final = 1_000_000
+# 128 bits: whoever has such a token may settle a stream's messages.
+_TOKEN_SIZE_BYTES: Final = 16
 # nsqd's names for levels that Python calls otherwise.
 _LEVELS: Final = {"warn": "WARNING", "fatal": "CRITICAL"}
+_NSQ: Final = "NSQ"
 _NSQ_HTTP: Final = "NSQ's HTTP"
 _NSQ_LEVELS: Final = {"warning": "warn"}
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Something that listens. `what` is for people."""
+    """Something that listens. `what` is for people; `answers` of HTTP are counted by status."""
 
     what: str
     listener: SocketListener
     factory: GatewayFactory
+    answers: dict[int, int] | None = None
 
 
 def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
@@ -75,13 +100,24 @@ def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
 def mount_all(node: Node, *, backlog: int) -> list[Mount]:
     """Open everything that the settings ask for. Raises ConfigError, and leaves nothing open then."""
     mounts: list[Mount] = []
+    discovery = Discovery(node)
     try:
-        mount_nsq(node, backlog, mounts)
+        mount_nsq(node, backlog, mounts, discovery)
+        registry = mount_lookup(node, backlog, mounts)
         mount_door(node, backlog, mounts)
     except ConfigError:
         for mount in mounts:
             mount.listener.close()
         raise
+    pump = node.pump
+    listeners = {mount.listener.address: mount.what for mount in mounts}
+    register_answers(node.broker.statistics, {mount.what: mount.answers for mount in mounts if mount.answers is not None})
+    register_connections(node.broker.statistics, lambda: pump.connections, lambda: pump.opened_count, listeners)
+    ports = {mount.what: _port(mount.listener) for mount in mounts}
+    if _NSQ in ports:
+        section = node.settings.nsq
+        told = _identity(node, section.broadcast_tcp_port or ports[_NSQ], section.broadcast_http_port or ports.get(_NSQ_HTTP, -1))
+        discovery.start(told, registry)
     return mounts
 
 
@@ -93,46 +129,165 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     router = Router([Route(method, path, function) for method, path, function in ENDPOINTS], refuse=refuse)
     door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
     listener = _listen("server.http", address, backlog)
-    mounts.append(Mount("HTTP", listener, lambda _peer: HttpGateway(router, door, node.clock)))
+    guarded = _guarded(node, router, lambda door, session: replace(door, session=session), refuse, "/healthz", all_statistics)
+    answers: dict[int, int] = {}
+    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock, peer, answers=answers), answers))
 
 
-def mount_nsq(node: Node, backlog: int, mounts: list[Mount]) -> None:
+def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discovery) -> None:
     """Open what the NSQ section asks for."""
-    section, settings = node.settings.nsq, nsq_settings(node.settings.nsq)
-    tcp = http = None
+    section = node.settings.nsq
+    settings = replace(nsq_settings(section), auth_required=node.logins is not None)
+    whoever = ANONYMOUS if node.logins is None else STRANGER
+    tcp = None
     tls = server_context(section)
     make_tls = None if tls is None else partial(TlsLayer, tls)
     if section.tcp is not None:
         tcp = _listen("nsq.tcp", section.tcp, backlog)
 
         def nsq(peer: Peer) -> Gateway:
-            return NsqGateway(node.broker.session(ANONYMOUS), peer, settings, node.clock.monotonic_ns, make_tls)
+            return NsqGateway(node.broker.session(whoever), peer, settings, node.clock.monotonic_ns, make_tls, node.logins)
 
-        mounts.append(Mount("NSQ", tcp, nsq))
-    if section.http is not None:
-        http = _listen("nsq.http", section.http, backlog)
-        context = NsqHttp(
-            session=node.broker.session(ANONYMOUS),
-            clock=node.clock,
-            node=NsqNode(
-                broadcast_address=_broadcast_address(node),
-                host_name=socket.gethostname(),
-                tcp_port=_port(tcp),
-                http_port=_port(http),
-                started_at_ns=node.started_at_ns,
-                tcp_address=_option(section.tcp),
-                http_address=_option(section.http),
-                https_address=_option(section.https),
-                data_path=str(node.settings.server.data),
-                runtime=f"python{platform.python_version()}",
-            ),
-            settings=settings,
-            options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=_port(http)),
-            change_log_level=_change_log_level,
-            log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
+        mounts.append(Mount(_NSQ, tcp, nsq))
+    http, https = _http_listeners(node, backlog, has_tls=make_tls is not None)
+    context = _nsq_context(node, settings, discovery, tcp_port=_port(tcp), http_port=_port(http))
+    _mount_nsq_http(node, mounts, context, http, https, make_tls)
+
+
+def _http_listeners(node: Node, backlog: int, *, has_tls: bool) -> tuple[SocketListener | None, SocketListener | None]:
+    """Open the ports of nsqd's HTTP interface, plain and within TLS: both or none."""
+    section = node.settings.nsq
+    if section.https is not None and not has_tls:
+        raise ConfigError(["nsq.https: HTTPS needs a certificate and its key: nsq.tls_cert and nsq.tls_key"])
+    http = None if section.http is None else _listen("nsq.http", section.http, backlog)
+    try:
+        return http, None if section.https is None else _listen("nsq.https", section.https, backlog)
+    except ConfigError:
+        if http is not None:
+            http.close()
+        raise
+
+
+def _mount_nsq_http(
+    node: Node,
+    mounts: list[Mount],
+    context: NsqHttp,
+    http: SocketListener | None,
+    https: SocketListener | None,
+    make_tls: Callable[[], Layer] | None,
+) -> None:
+    """Have nsqd's HTTP interface answer: the same endpoints behind both ports."""
+    router: Router[NsqHttp] = nsq_router(context.settings)
+    guarded = _guarded(node, router, lambda context, session: replace(context, session=session), refuse_nsq, "/ping", concerns_all)
+    tls_required = TlsRequired(max(0, _port(https))) if http_requires_tls(node.settings.nsq) else None
+    if http is not None:
+        plain: dict[int, int] = {}
+
+        def answer_plain(peer: Peer) -> Gateway:
+            return HttpGateway(tls_required or guarded(peer), context, node.clock, peer, answers=plain)
+
+        mounts.append(Mount(_NSQ_HTTP, http, answer_plain, plain))
+    if https is not None:
+        within: dict[int, int] = {}
+        mounts.append(
+            Mount("NSQ's HTTPS", https, lambda peer: HttpGateway(guarded(peer), context, node.clock, peer, make_tls, within), within)
         )
-        router = nsq_router(settings)
-        mounts.append(Mount(_NSQ_HTTP, http, lambda _peer: HttpGateway(router, context, node.clock)))
+
+
+def _guarded(
+    node: Node,
+    router: Router[Context],
+    with_session: Callable[[Context, Session], Context],
+    refuse: Callable[[int], Response],
+    open_path: str,
+    concerns_all: Callable[[Request], Action | None],
+) -> Callable[[Peer], Answering[Context]]:
+    """Have requests of a connection answered: by the router, or by a guard in front of it if the settings ask for that."""
+    if node.guests is None:
+        return lambda _peer: router
+    door = GuardedDoor(
+        router, node.guests, with_session=with_session, refuse=refuse, open_paths=frozenset({open_path}), concerns_all=concerns_all
+    )
+    return lambda peer: GuardedRouter(door, peer, node.clock)
+
+
+def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp_port: int, http_port: int) -> NsqHttp:
+    """Say what nsqd's endpoints know."""
+    section = node.settings.nsq
+    return NsqHttp(
+        session=node.broker.session(ANONYMOUS),
+        clock=node.clock,
+        node=NsqNode(
+            broadcast_address=_broadcast_address(node),
+            host_name=socket.gethostname(),
+            tcp_port=tcp_port,
+            http_port=http_port,
+            started_at_ns=node.started_at_ns,
+            tcp_address=_option(section.tcp),
+            http_address=_option(section.http),
+            https_address=_option(section.https),
+            data_path=str(node.settings.server.data),
+            broadcast_tcp_port=section.broadcast_tcp_port or tcp_port,
+            broadcast_http_port=section.broadcast_http_port or http_port,
+            runtime=f"python{platform.python_version()}",
+        ),
+        make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
+        settings=settings,
+        options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=http_port),
+        change_log_level=_change_log_level,
+        change_lookupd_addresses=discovery.announce_to,
+        changing=NsqChanging(
+            log_level=_NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level),
+            lookupd_addresses=list(section.lookupd_tcp_addresses),
+        ),
+    )
+
+
+def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | None:
+    """Open the lookup role, and give what it will know."""
+    section = node.settings.nsq
+    listeners = _lookup_listeners(node, backlog)
+    if not listeners:
+        return None
+    tcp, http = listeners.get("nsq.lookup_tcp"), listeners.get("nsq.lookup_http")
+    settings = LookupSettings(
+        inactive_producer_timeout_ns=section.lookup_inactive_producer_timeout_ns,
+        tombstone_lifetime_ns=section.lookup_tombstone_lifetime_ns,
+    )
+    registry = Registry(node.clock.monotonic_ns, settings)
+    identity = _identity(node, _port(tcp), _port(http))
+    if tcp is not None:
+        mounts.append(Mount("NSQ lookup", tcp, lambda peer: LookupGateway(registry, identity, peer, node.clock.monotonic_ns)))
+    if http is not None:
+        router, context = lookup_router(), LookupHttp(registry, node.clock)
+        answers: dict[int, int] = {}
+        mounts.append(
+            Mount("NSQ lookup's HTTP", http, lambda peer: HttpGateway(router, context, node.clock, peer, answers=answers), answers)
+        )
+    return registry
+
+
+def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:
+    """Open the lookup role's ports: all of them or none.
+
+    A machine needs one directory, and it may have one already, another polymq's or nsqlookupd. So a port that nobody
+    asked for is no reason not to start.
+    """
+    section = node.settings.nsq
+    wanted = {"nsq.lookup_tcp": section.lookup_tcp, "nsq.lookup_http": section.lookup_http}
+    addresses = {name: address for name, address in wanted.items() if address is not None}
+    listeners: dict[str, SocketListener] = {}
+    try:
+        for name, address in addresses.items():
+            listeners[name] = _listen(name, address, backlog)
+    except ConfigError as error:
+        for listener in listeners.values():
+            listener.close()
+        if any(name in node.settings.origins for name in addresses):
+            raise
+        log.warning("%s; going on without the lookup role (off says so, another address insists)", error)
+        return {}
+    return listeners
 
 
 def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:
@@ -145,6 +300,11 @@ def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:
 
 def _broadcast_address(node: Node) -> str:
     return node.settings.server.advertise or socket.gethostname()
+
+
+def _identity(node: Node, tcp_port: int, http_port: int) -> Identity:
+    """Say where others find this node, or its lookup role."""
+    return Identity(_broadcast_address(node), socket.gethostname(), http_port=http_port, tcp_port=tcp_port)
 
 
 def _option(address: Address | None) -> str:

@@ -8,15 +8,21 @@ from __future__ import annotations
 import logging
 import random
 import secrets
+import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
+from polymq.gateways.http.guard import Guests
+from polymq.server.access import make_logins
 from polymq.server.dialer import SocketDialer
+from polymq.server.outside import HttpOutside
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
+from polymq.server.statistics import register_process, register_store
 from polymq.store.files import RealFiles
 from polymq.store.settings import StoreSettings
 from polymq.store.store import Store
@@ -63,10 +69,11 @@ def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
 
 
 class Node:
-    """The parts of a running broker. Raises StoreError, OSError when the data folder cannot be used."""
+    """The parts of a running broker. Raises ConfigError; StoreError, OSError when the data folder cannot be used."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.logins = make_logins(settings)
         self.clock = SystemClock()
         self.started_at_ns = self.clock.wall_ns()
         self.wake_up = WakeUp()
@@ -93,7 +100,13 @@ class Node:
         for problem in self.store.health():
             log.warning("%s", problem)
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
+        register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
+        register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
+        self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock, partial(_client_context, settings))
+        self.guests: Guests | None = None
+        if self.logins is not None and settings.access.http == "login":
+            self.guests = Guests(self.broker, self.clock, self.logins, self.outside.ask)
 
     def close(self, *, clean: bool = True) -> None:
         """Keep everything and say that it is complete; connections that are left are closed as they are.
@@ -112,6 +125,11 @@ class Node:
         self._worker.close()
         self.poller.close()
         self.wake_up.close()
+
+
+def _client_context(settings: Settings) -> ssl.SSLContext:
+    """Say who vouches for the servers that are asked over HTTPS, as nsqd does: those who vouch for clients, or the system's."""
+    return ssl.create_default_context(cafile=settings.nsq.tls_root_ca_file or None)
 
 
 def _boot_id() -> str:

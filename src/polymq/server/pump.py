@@ -63,14 +63,13 @@ class Pump:
         clock: Clock,
         watcher: Watcher,
         *,
-        outside: Outside | None = None,
         settings: PumpSettings | None = None,
     ) -> None:
         self._broker = broker
         self._store = store
         self._clock = clock
         self._watcher = watcher
-        self._outside = outside
+        self.outside: Outside | None = None  # who asks questions needs the pump for it, so that comes later
         self._settings = settings or PumpSettings()
         self._intake = Intake()
         self._pool = BufferPool()
@@ -80,6 +79,7 @@ class Pump:
         self._timers: Timers[tuple[Connection, TimerName | PumpTimer] | Alarm] = Timers()
         self._stopping = False
         self._congested = False
+        self.opened_count = 0
         # Lists of connections that something is to be done for in this turn, or in the next.
         self._dirty: list[Connection] = []
         self._gated: list[Connection] = []
@@ -97,6 +97,7 @@ class Pump:
     def open(self, stream: Stream, gateway: Gateway, peer: Peer, layer: Layer | None = None) -> Connection:
         """Take a new connection over; `layer` is under its gateway from the first byte on."""
         connection = Connection(stream, gateway, peer, self._pool)
+        self.opened_count += 1
         gateway.ring = partial(self._rung.append, connection)
         self._connections[gateway] = connection
         self._follow(connection)
@@ -424,10 +425,10 @@ class Pump:
         self._set_timer(connection, PumpTimer.ASK, effect.deadline_ns)
         self._follow(connection)
         answered = partial(self.answered, connection, effect.token)
-        if self._outside is None:
+        if self.outside is None:
             answered(None)
         else:
-            self._outside.ask(effect.request, answered)
+            self.outside.ask(effect.request, answered)
 
     # Output
 

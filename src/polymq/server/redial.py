@@ -47,8 +47,11 @@ class Redial:
         *,
         settings: RedialSettings | None = None,
         tls: ClientTls | None = None,
+        what: str = "",
     ) -> None:
+        """`what` is at the address, for people."""
         self.address = address
+        self._name = f"{what} {format_address(address)}".lstrip()
         self._dialer = dialer
         self._alarms = alarms
         self._clock = clock
@@ -75,7 +78,7 @@ class Redial:
     def settle(self) -> None:
         """The peer is what it should be: the next pause is a short one again."""
         if self._complaint:
-            log.info("%s: connected again", format_address(self.address))
+            log.info("%s: connected again", self._name)
         self._complaint = ""
         self._pause_ns = self._settings.pause_ns
 
@@ -84,7 +87,7 @@ class Redial:
         if self._stopped:
             return
         if reason != self._complaint:
-            log.warning("%s: %s; trying again", format_address(self.address), reason)
+            log.warning("%s: %s; trying again", self._name, reason)
             self._complaint = reason
         self._waits_for = self._alarms.call_at(self._clock.monotonic_ns() + self._pause_ns, self.start)
         self._pause_ns = min(2 * self._pause_ns, self._settings.pause_ns_max)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.config_values import format_address
@@ -75,6 +76,7 @@ class StatsdSender:
         packet_size_bytes: int,
         connect: Callable[[TcpAddress], Awaitable[Sender]] = open_datagrams,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = address
         self._lines = lines
@@ -82,11 +84,14 @@ class StatsdSender:
         self._packet_size_bytes = packet_size_bytes
         self._connect = connect
         self._sleep = sleep
+        self._now = now
 
     async def run(self) -> None:
-        """Send report after report."""
+        """Send report after report; one that takes longer than the interval is followed by the next at once."""
+        due = self._now() + self._interval_s
         while True:
-            await self._sleep(self._interval_s)
+            await self._sleep(max(0.0, due - self._now()))
+            due = max(due, self._now()) + self._interval_s
             try:
                 sender = await self._connect(self._address)
             except OSError as error:

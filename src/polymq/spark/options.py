@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from polymq.clients.log import parse_address
@@ -27,6 +27,7 @@ Bound = str | dict[str, dict[int, int]]
 
 _KNOWN: Final = {
     "server": "host:port of the broker's HTTP door",
+    "secret": "what the broker wants to be shown, if it does",
     "subscribe": "topics, separated by commas",
     "startingOffsets": "earliest, latest, or JSON {topic: {partition: offset}} with -2 earliest and -1 latest",
     "endingOffsets": "batch reads: latest, or JSON as above",
@@ -58,6 +59,7 @@ class Options:
     fail_on_data_loss: bool
     fetch_size_bytes: int
     retry_seconds: float
+    secret: str = field(default="", repr=False)
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> Options:
@@ -75,6 +77,7 @@ class Options:
             records_per_partition_max=reader.whole("maxRecordsPerPartition", 250_000, 1, 2**62) or 1,
             fail_on_data_loss=reader.truth("failOnDataLoss", default=True),
             fetch_size_bytes=reader.whole("maxFetchBytes", 8 * 1024 * 1024, _FETCH_SIZE_BYTES_MIN, _FETCH_SIZE_BYTES_MAX) or 1,
+            secret=reader.secret("secret"),
             retry_seconds=(reader.whole("retryTimeoutMs", 60_000, 0, 2**31) or 0) / 1000,
         )
         if reader.problems:
@@ -114,6 +117,13 @@ class _Reader:
         except ValueError:
             what = "needs one address" if "," in text else f"must be {_KNOWN[name]}"
             self.problems.append(f"{name} {what}, for example 127.0.0.1:4171" + (f", not {text!r}" if text else ""))
+        return text
+
+    def secret(self, name: str) -> str:
+        """Read a secret, which is not shown, whatever is wrong with it."""
+        text = (self.text(name) or "").strip()
+        if not (text.isascii() and text.isprintable()):
+            self.problems.append(f"{name} must be printable ASCII")
         return text
 
     def topics(self, name: str) -> tuple[str, ...]:

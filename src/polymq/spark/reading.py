@@ -32,15 +32,15 @@ __all__ = ["client_of", "read_range", "report_loss"]
 _PAUSE_SECONDS_FIRST: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 1.0
 
-# One client for each (broker, patience) in this process.
-_clients: Final[dict[tuple[str, float], LogClient]] = {}
+# One client for each (broker, secret, patience) in this process.
+_clients: Final[dict[tuple[str, str, float], LogClient]] = {}
 
 
 def client_of(options: Options) -> LogClient:
     """Give this process's client of a broker."""
-    key = (options.server, options.retry_seconds)
+    key = (options.server, options.secret, options.retry_seconds)
     if key not in _clients:
-        _clients[key] = LogClient(options.server, retry_seconds=options.retry_seconds)
+        _clients[key] = LogClient(options.server, secret=options.secret, retry_seconds=options.retry_seconds)
     return _clients[key]
 
 

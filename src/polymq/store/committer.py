@@ -93,6 +93,9 @@ class Committer:
         "dirty",
         "dirty_since_ns",
         "running",
+        "sync_ns",
+        "syncs",
+        "syncs_failed",
         "unsynced_bytes",
         "urgent",
     )
@@ -104,6 +107,10 @@ class Committer:
         self.dirty: list[Log] = []
         self.dirty_since_ns: int | None = None
         self.unsynced_bytes = 0
+        # Jobs that have ended, how many of them failed, and how long all took.
+        self.syncs = 0
+        self.syncs_failed = 0
+        self.sync_ns = 0
         self.congested = False
         self.running = False
         # Somebody waits for a sync.
@@ -179,11 +186,15 @@ class Committer:
         parts = [(capture.paths, capture.folders) for capture in captures]
         parts.append(journal_part)
         self.running = True
+        started_ns = self._volume.clock.monotonic_ns()
 
         def done(result: object) -> None:
             self.running = False
             self.unsynced_bytes -= unsynced
+            self.syncs += 1
+            self.sync_ns += self._volume.clock.monotonic_ns() - started_ns
             results = result if isinstance(result, list) else [str(result)] * len(parts)
+            self.syncs_failed += any(results)
             self.finish(captures, results, sequence, tickets)
             if doomed and not self._journal.failed:
                 self._volume.worker.submit(lambda: remove_paths(files, doomed), lambda _: None, lane=Lane.SYNC)

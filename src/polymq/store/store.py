@@ -28,6 +28,7 @@ from polymq.store.entries import (
     encode_deleted,
     encode_start,
 )
+from polymq.store.figures import StoreFigures
 from polymq.store.journal import Journal
 from polymq.store.journal_recovery import JOURNAL_FOLDER, recover_journal
 from polymq.store.log import Log
@@ -290,6 +291,24 @@ class Store:
             problems.append("free space on the disk is below the mark: nothing can be published")
         problems += [f"partition {log.number}: {log.failed}" for log in self._logs.values() if log.failed]
         return problems
+
+    def figures(self) -> StoreFigures:
+        """Say in numbers how the store is. Cost: one system call, and a look at every partition."""
+        committer, volume = self._committer, self._volume
+        return StoreFigures(
+            partitions=len(self._logs),
+            partitions_failed=sum(1 for log in self._logs.values() if log.failed),
+            written_bytes=volume.heat,
+            unsynced_bytes=committer.unsynced_bytes,
+            congested=self.congested,
+            syncs=committer.syncs,
+            syncs_failed=committer.syncs_failed,
+            sync_ns=committer.sync_ns,
+            journal_size_bytes=sum(segment.size_bytes for segment in self.journal.chain.segments),
+            disk_size_bytes=volume.files.total_bytes(),
+            disk_free_bytes=volume.files.free_bytes(),
+            disk_is_full=volume.full,
+        )
 
     def close(self, *, clean: bool) -> None:
         """Give the folder back. `clean`: sync everything and say so in the journal, so that the next start is quick.

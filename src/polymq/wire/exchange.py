@@ -33,7 +33,7 @@ class Request:
     `path` is decoded, `query` is not; `arguments` holds the first value of each name in the query, or is None if the
     query cannot be decoded. Header names are lower case. `body_view` is only valid until the endpoint returns;
     `content_length` is what the head declares (None: nothing, or chunks). `parameters` are the parts of the path
-    that the route names.
+    that the route names; `connection` is who an endpoint names as the listener of a subscription (`Consumer`).
     """
 
     method: str
@@ -48,6 +48,7 @@ class Request:
     origin: str = ""
     version_minor: int = 1
     keep_alive: bool = True
+    connection: Any = None
 
 
 class Promise(Protocol):
@@ -62,6 +63,25 @@ class Promise(Protocol):
         """Why it failed, for people."""
 
 
+class Consumer(Protocol):
+    """Who makes the pieces of a body that deliveries are sent as."""
+
+    beat: bytes
+    """What is sent when there has been nothing to send for a while, so that a peer that is gone is noticed."""
+
+    def take(self, delivery: Any) -> bytes:
+        """Write a delivery, of which nothing may be kept."""
+
+    def hold(self, *, held: bool) -> None:
+        """Stop taking deliveries, or go on."""
+
+    def woken(self) -> None:
+        """Do what could not be done while something was delivered, after `ring()` of the connection."""
+
+    def ended(self) -> None:
+        """The answer has come to its end, however that was: leave."""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """What to answer.
@@ -71,7 +91,8 @@ class Response:
     iterator raises anything of PolyMQError is cut off, which the peer can tell from a complete one.
 
     With a `ticket`, the answer is sent once that is durable; if it fails, `failure(reason)` is sent instead.
-    `close` ends the connection behind the answer.
+    `close` ends the connection behind the answer. With a `consumer` the body goes on, behind what `body` has, with
+    whatever is delivered to the request's connection, until the connection or the subscription ends.
     """
 
     status: int = 200
@@ -80,6 +101,7 @@ class Response:
     ticket: Promise | None = None
     failure: Callable[[str], Response] | None = None
     close: bool = False
+    consumer: Consumer | None = None
 
 
 @dataclass(frozen=True, slots=True)

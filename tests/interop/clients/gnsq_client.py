@@ -12,7 +12,7 @@ from tests.interop.clients.job import Deliveries, Job, answer, read_job
 
 def publish(job: Job) -> dict[str, Any]:
     """Publish the steps one after the other; an error is raised by gnsq."""
-    producer = gnsq.Producer(job.address)
+    producer = gnsq.Producer(job.address, auth_secret=job.auth_secret.encode() or None)
     producer.start()
     for step in job.steps:
         if len(step.bodies) > 1:
@@ -29,8 +29,16 @@ def consume(job: Job) -> dict[str, Any]:
     deliveries = Deliveries(job)
     enough = gevent.event.Event()
     assert not job.message_timeout_ms, "gnsq cannot ask for one"
+    found = {"lookupd_http_addresses": [job.directory]} if job.directory else {"nsqd_tcp_addresses": [job.address]}
     consumer = gnsq.Consumer(
-        job.topic, job.channel, job.address, max_in_flight=job.max_in_flight, max_backoff_duration=0, snappy=job.snappy, deflate=job.deflate
+        job.topic,
+        job.channel,
+        max_in_flight=job.max_in_flight,
+        max_backoff_duration=0,
+        auth_secret=job.auth_secret.encode() or None,
+        snappy=job.snappy,
+        deflate=job.deflate,
+        **found,
     )
 
     def hold(message: Any) -> None:

@@ -26,6 +26,7 @@ class Job:
     action: str
     address: str
     topic: str
+    auth_secret: str
     steps: list[Step]
     channel: str
     count: int
@@ -35,6 +36,7 @@ class Job:
     requeue_delay_ms: int
     hold_ms: int
     touch_every_ms: int
+    directory: str
     tls_root_file: str
     snappy: bool
     deflate: bool

@@ -16,8 +16,10 @@ class PublishFailedError(Exception):
 
 
 def negotiated(job: Job) -> dict[str, Any]:
-    """Ask for TLS and compression."""
+    """Ask for TLS and compression, and say who is there."""
     options: dict[str, Any] = {"snappy": job.snappy, "deflate": job.deflate}
+    if job.auth_secret:
+        options["auth_secret"] = job.auth_secret
     if job.tls_root_file:
         options |= {"tls_v1": True, "tls_options": {"ca_certs": job.tls_root_file}}
     return options
@@ -76,12 +78,13 @@ async def consume(job: Job) -> dict[str, Any]:
 
     options = {"msg_timeout": job.message_timeout_ms // 1000} if job.message_timeout_ms else {}
     options |= negotiated(job)
+    found = {"lookupd_http_addresses": [job.directory]} if job.directory else {"nsqd_tcp_addresses": [job.address]}
     reader = nsq.Reader(
         topic=job.topic,
         channel=job.channel,
         message_handler=handle,
-        nsqd_tcp_addresses=[job.address],
         max_in_flight=job.max_in_flight,
+        **found,
         **options,
     )
     await enough.wait()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.cli.reach import address_of, tcp_address_of
+from polymq.cli.reach import address_of, secret, tcp_address_of
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
 
@@ -41,3 +41,8 @@ def test_a_unix_socket_where_it_will_do() -> None:
 def test_a_listener_that_is_off() -> None:
     with pytest.raises(ConfigError, match=r"nsq\.tcp is off: name the broker with --nsq"):
         address_of("nsq.tcp", None, environment={"POLYMQ_NSQ_TCP": "off"})
+
+
+def test_a_secret_comes_from_the_environment() -> None:
+    assert secret({"POLYMQ_SECRET": "planted"}) == "planted"
+    assert secret({}) == ""

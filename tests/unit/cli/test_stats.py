@@ -108,7 +108,7 @@ def test_topics_that_do_not_exist() -> None:
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     client = FakeClient()
-    monkeypatch.setattr("polymq.clients.log.LogClient", lambda address: client if address == "h:1" else None)
+    monkeypatch.setattr("polymq.clients.log.LogClient", lambda address, **_: client if address == "h:1" else None)
     done = CliRunner().invoke(app, ["stats", "orders", "--http", "h:1", "--json"])
     assert json.loads(done.stdout)[0]["name"] == "orders"
     pauses: list[float] = []

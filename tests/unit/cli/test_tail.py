@@ -157,7 +157,7 @@ def test_messages_of_a_chunk() -> None:
 def log(monkeypatch: pytest.MonkeyPatch) -> FakeLog:
     made = FakeLog(starts=(0, 0), ends=(4, 2))
 
-    def connect(address: str) -> FakeLog:
+    def connect(address: str, **_: str) -> FakeLog:
         assert address == "h:1"
         return made
 

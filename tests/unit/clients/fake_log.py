@@ -75,6 +75,7 @@ class FakeLog:
     def __init__(self) -> None:
         self.topics: dict[str, list[FakePartition]] = {}
         self.requests: list[str] = []
+        self.secrets: list[str | None] = []
         self.hang_up = 0
         self.cut_answers = 0
         self.last_answers = 0
@@ -86,6 +87,7 @@ class FakeLog:
 
             def do_GET(self) -> None:
                 fake.requests.append(self.path)
+                fake.secrets.append(self.headers["Authorization"])
                 if fake.hang_up > 0:
                     fake.hang_up -= 1
                     self.close_connection = True

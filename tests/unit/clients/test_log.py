@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import TYPE_CHECKING
 
@@ -173,3 +174,16 @@ def test_addresses() -> None:
     for wrong in ("", "host", ":1", "host:", "host:0", "host:65536", "host:-1", "host:x", "a:1,b:2"):
         with pytest.raises(ValueError, match="host:port"):
             parse_address(wrong)
+
+
+def test_a_secret_is_sent_and_not_shown(log: FakeLog) -> None:
+    log.create("t")
+    with contextlib.closing(LogClient(log.address, secret="planted")) as client:
+        client.topics()
+        assert "planted" not in repr(client)
+    with contextlib.closing(LogClient(log.address)) as client:
+        client.topics()
+    assert log.secrets == ["Bearer planted", None]
+    for wrong in ("line\nbreak", "größe"):
+        with pytest.raises(ValueError, match="printable ASCII"):
+            LogClient(log.address, secret=wrong)

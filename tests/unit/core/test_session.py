@@ -8,7 +8,8 @@ from polymq import limits
 from polymq.core.access import Action, Principal
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
+from polymq.wire.batch import Message
 from polymq.wire.slices import MessageBatch
 
 from .conftest import World, inbox
@@ -37,6 +38,8 @@ def guarded(world: World, *allowed: tuple[Action, str]) -> tuple[World, Bouncer]
 EVERY_DOOR = {
     "publish": lambda s: s.publish("t", MessageBatch.of([b"x"]), origin=1),
     "deferred publish": lambda s: s.publish("t", MessageBatch.of([b"x"]), origin=1, delay_ns=1),
+    "publish messages": lambda s: s.publish_messages("t", [Message(b"x", key=b"k")], origin=1),
+    "another session": lambda s: s.another().publish("t", MessageBatch.of([b"x"]), origin=1),
     "ensure topic": lambda s: s.ensure_topic("t"),
     "create topic": lambda s: s.create_topic("t"),
     "delete topic": lambda s: s.delete_topic("t"),
@@ -178,3 +181,39 @@ def test_an_mpub_of_the_most_messages_that_nsqd_takes_fits(single: World) -> Non
     batch = MessageBatch(memoryview(b"x"), positions, sizes, first=0, count=count, size_bytes=count)
     single.session.publish("t", batch, origin=1)
     assert single.store.logs[0].end == count
+
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.mark.parametrize("delay_s", [0, 5])
+def test_messages_keep_their_keys_and_headers(single: World, delay_s: int) -> None:
+    sent = [Message(b"one", key=b"k", headers=((b"a", b"1"), (b"a", b"2"))), Message(b"two")]
+    consumer = single.consume("t", "g", 9)
+    single.session.publish_messages("t", sent, origin=1, delay_ns=delay_s * SECOND_NS)
+    single.turn()
+    assert len(inbox(consumer).bodies) == (0 if delay_s else 2)
+    single.wait(delay_s + 1)
+    assert inbox(consumer).bodies == [b"one", b"two"]
+    view = single.view()
+    assert (view.message_count, view.message_bytes) == (2, 6)
+    assert single.session.published == {"t": 2}
+    log = single.store.logs[view.partitions[0].number]
+    assert [(message.body, message.key, message.headers) for message in log.messages()] == [
+        (message.body, message.key, message.headers) for message in sent
+    ]
+
+
+@pytest.mark.parametrize("delay_s", [0, 5])
+def test_messages_that_cannot_be_stored_are_refused(single: World, delay_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    single.publish("t", b"x", delay_ns=SECOND_NS)
+    for error, code in ((StoreFull("full"), RefusalCode.STORE_FULL), (StoreFailed("failed"), RefusalCode.STORE_FAILED)):
+
+        def fail(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        for log in single.store.logs.values():
+            monkeypatch.setattr(log, "append_messages", fail)
+        with pytest.raises(Refusal) as refused:
+            single.session.publish_messages("t", [Message(b"x")], origin=1, delay_ns=delay_s * SECOND_NS)
+        assert refused.value.code is code

@@ -239,6 +239,33 @@ def test_a_connection_to_itself_is_none() -> None:
         assert dialer_module._is_itself(looped)
 
 
+def test_meeting_itself_counts_as_refused(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialer_module, "_is_itself", lambda _connected: True)
+    with listening() as (_, address):
+        running.dial(address)
+        running.until(lambda: running.failures)
+    assert running.failures == ["Connection refused"]
+    assert not running.callers
+
+
+def test_addresses_share_the_time(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    due: list[int] = []
+    call_at = running.pump.call_at
+
+    def noting(due_ns: int, function: Callable[[], None]) -> Any:
+        due.append(due_ns)
+        return call_at(due_ns, function)
+
+    monkeypatch.setattr(running.pump, "call_at", noting)
+    with listening() as (_, address):
+        found = [resolver.Resolved(socket.AF_INET, ("127.0.0.1", address.port))] * 4
+        monkeypatch.setattr(dialer_module, "resolve_literal", lambda _host, _port: found)
+        began = time.monotonic_ns()
+        running.dial(address, timeout_ns=1000 * SECOND_NS).cancel()
+    (first_ns,) = due
+    assert 250 * SECOND_NS <= first_ns - began < 400 * SECOND_NS
+
+
 def test_a_factory_that_fails_is_told_of(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     def broken(_peer: Peer) -> Gateway:
         raise ValueError("broken")

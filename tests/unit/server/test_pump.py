@@ -211,7 +211,7 @@ def test_a_question_stops_input_until_it_is_answered() -> None:
     _, gateway, connection = world.connect()
     gateway.stop_after = {b"ask"}
     gateway.on_line = lambda line, effects: effects.append(Ask(7, "who?", world.clock.now_ns + SECOND_NS)) if line == b"ask" else None
-    world.pump._outside = outside = Outside()
+    world.pump.outside = outside = Outside()
     world.send(connection, b"ask\nnext\n")
     assert connection.watched == (False, False)
     [(request, answered)] = outside.questions
@@ -229,7 +229,7 @@ def test_a_question_without_an_answer_is_over_at_its_deadline() -> None:
     world = World()
     _, gateway, connection = world.connect()
     gateway.on_line = lambda _line, effects: effects.append(Ask(7, "who?", world.clock.now_ns + SECOND_NS))
-    world.pump._outside = Outside()
+    world.pump.outside = Outside()
     world.send(connection, b"ask\n")
     world.pass_time(SECOND_NS - 1)
     assert gateway.calls[-1] == b"ask"

@@ -63,3 +63,10 @@ def test_every_problem_is_told_at_once() -> None:
 )
 def test_wrong_values_are_refused(streaming: bool, name: str, value: str, words: str) -> None:
     assert words in problems(streaming, **{name: value})
+
+
+def test_a_secret_is_not_shown() -> None:
+    options = Options.parse(GOOD | {"secret": " planted "}, streaming=True)
+    assert options.secret == "planted"
+    assert "planted" not in repr(options)
+    assert problems(secret="plänted") == "secret must be printable ASCII"

@@ -9,12 +9,12 @@ This file knows no endpoint and no protocol but HTTP. Read next: `protocols/http
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from polymq import limits
 from polymq.errors import PolyMQError
-from polymq.gateways.contract import BaseGateway
-from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTimer, TimerName, WantWritable
+from polymq.gateways.contract import BaseGateway, Peer
+from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTimer, TimerName, Upgrade, WantWritable
 from polymq.protocols.http import encode
 from polymq.protocols.http.decode import Continue, RequestDecoder, Violation
 from polymq.wire.exchange import BodyState, Request, Response, Retry
@@ -22,16 +22,34 @@ from polymq.wire.exchange import BodyState, Request, Response, Retry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from polymq.core.group import Delivery
     from polymq.core.ports import Clock
+    from polymq.gateways.contract import Layer
     from polymq.gateways.effects import Effect
-    from polymq.protocols.http.decode import Event
-    from polymq.protocols.http.router import Router
+    from polymq.gateways.outbox import Outbox
+    from polymq.protocols.http.decode import BodyRule, Event
+    from polymq.wire.exchange import Consumer
 
-__all__ = ["HttpGateway"]
+__all__ = ["Answering", "HttpGateway"]
 
 Context = TypeVar("Context")
+ContextIn = TypeVar("ContextIn", contravariant=True)
 
+NOBODY: Final = Peer("", 0)
 _NOTHING: Final = memoryview(b"")
+# What OpenSSL calls it when the first bytes of a connection are no handshake but a request.
+_PLAIN_REQUEST: Final = "HTTP_REQUEST"
+_NOT_TLS: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+
+class Answering(Protocol[ContextIn]):
+    """Who answers requests: a `Router`, or a guard in front of one."""
+
+    def body_rule(self, method: str, path: str) -> BodyRule:
+        """Say what is done with the body of such a request."""
+
+    def answer(self, request: Request, context: ContextIn) -> Response | Retry:
+        """Answer a request, now or later."""
 
 
 class _Stream:
@@ -44,25 +62,58 @@ class _Stream:
         self.framing = framing
 
 
-class HttpGateway(BaseGateway, Generic[Context]):
-    """One connection. Each request goes to the endpoint that `router` has for it, with `context`."""
+class _Consuming:
+    """An answer whose body is what is delivered to the connection."""
 
-    def __init__(self, router: Router[Context], context: Context, clock: Clock) -> None:
+    __slots__ = ("chunked", "consumer", "sent_ns")
+
+    def __init__(self, consumer: Consumer, *, chunked: bool, now_ns: int) -> None:
+        self.consumer = consumer
+        self.chunked = chunked
+        self.sent_ns = now_ns
+
+
+class HttpGateway(BaseGateway, Generic[Context]):
+    """One connection. Each request goes to the endpoint that `router` has for it, with `context`.
+
+    `make_tls`: it is HTTPS. `answers` counts them by status, for statistics.
+    """
+
+    def __init__(
+        self,
+        router: Answering[Context],
+        context: Context,
+        clock: Clock,
+        peer: Peer = NOBODY,
+        make_tls: Callable[[], Layer] | None = None,
+        answers: dict[int, int] | None = None,
+    ) -> None:
         self.need = 1
+        self.peer = peer
+        self._make_tls = make_tls
+        self._answers = {} if answers is None else answers
         self._router = router
         self._context = context
         self._clock = clock
-        self._decoder = RequestDecoder(router.body_rule)
+        self._decoder = RequestDecoder(router.body_rule, self)
         self._request: Request | None = None  # the one that is being answered bit by bit
         self._retry: Retry | None = None
         self._stream: _Stream | None = None
+        self._consuming: _Consuming | None = None
         self._partial_since_ns: int | None = None
         self._active_ns = clock.monotonic_ns()
 
     def opened(self, effects: list[Effect]) -> None:
         """Start watching for connections that do nothing."""
         self._active_ns = self._clock.monotonic_ns()
+        if self._make_tls is not None:
+            effects.append(Upgrade(self._make_tls()))
         self._watch(effects)
+
+    def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
+        """Tell whoever speaks plain HTTP here what is wrong, as Go's server does."""
+        if _PLAIN_REQUEST in reason.upper().replace(" ", "_"):
+            effects.append(Send(_NOT_TLS))
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Answer every whole request, until one takes longer."""
@@ -85,12 +136,40 @@ class HttpGateway(BaseGateway, Generic[Context]):
         """Look again for an answer, or for a peer that has been silent too long."""
         if name is TimerName.RETRY:
             self._go_on(effects)
+        elif name is TimerName.HEARTBEAT and self._consuming is not None:
+            self._beat(self._consuming, effects)
         elif name is TimerName.READ_DEADLINE and not self._decoder.ended:
             self._check_silence(effects)
 
+    def deliver(self, delivery: Delivery, outbox: Outbox) -> None:
+        """Write messages as the next piece of the body that they are the answer of."""
+        consuming = self._consuming
+        assert consuming is not None
+        data = consuming.consumer.take(delivery)
+        outbox.write(encode.chunk(data) if consuming.chunked else data)
+        consuming.sent_ns = self._clock.monotonic_ns()
+
+    def full(self, effects: list[Effect]) -> None:
+        """Take no more deliveries until what waits has been written."""
+        if self._consuming is not None:
+            self._consuming.consumer.hold(held=True)
+
     def writable(self, effects: list[Effect]) -> None:
-        """Send the next chunk."""
+        """Send the next chunk, or take deliveries again."""
+        if self._consuming is not None:
+            self._consuming.consumer.hold(held=False)
         self._go_on(effects)
+
+    def woken(self, effects: list[Effect]) -> None:
+        """Let the consumer do its part, or end its answer in order: what it subscribed to is gone."""
+        if self._consuming is not None:
+            self._consuming.consumer.woken()
+        if self._closed_reason is not None:
+            self._end_consuming(self._closed_reason, effects)
+
+    def stopping(self, effects: list[Effect]) -> None:
+        """End in order."""
+        self._end_consuming("shutting down", effects)
 
     def eof(self, effects: list[Effect]) -> None:
         """Answer what was cut off, as Go's server does."""
@@ -102,6 +181,9 @@ class HttpGateway(BaseGateway, Generic[Context]):
     def ended(self) -> None:
         """Drop an answer that nobody will get."""
         self._finish_stream()
+        if self._consuming is not None:
+            self._consuming.consumer.ended()
+            self._consuming = None
         self._retry = None
         self._request = None
         self._decoder.end()
@@ -125,6 +207,13 @@ class HttpGateway(BaseGateway, Generic[Context]):
         effects.append(SetTimer(TimerName.RETRY, answer.due_ns))
 
     def _respond(self, request: Request, response: Response, effects: list[Effect]) -> None:
+        self._answers[response.status] = self._answers.get(response.status, 0) + 1
+        self._answer(request, response, effects)
+
+    def _answer(self, request: Request, response: Response, effects: list[Effect]) -> None:
+        if response.consumer is not None:
+            self._start_consuming(request, response, response.consumer, effects)
+            return
         if not isinstance(response.body, bytes):
             self._start_stream(request, response, response.body, effects)
             return
@@ -157,13 +246,44 @@ class HttpGateway(BaseGateway, Generic[Context]):
             effects.append(Close(f"an answer could not be begun: {error}"))
             return
         if ended:
-            self._respond(request, replace(response, body=begun), effects)
+            self._answer(request, replace(response, body=begun), effects)
             return
         how = encode.framing(request, response, None)
         effects.append(Send(encode.head(request, response, how, wall_ns=self._clock.wall_ns())))
         self._hold(request, effects)
         self._stream = _Stream(chunks, how)
         self._send_chunk(begun, self._stream, effects)
+
+    def _start_consuming(self, request: Request, response: Response, consumer: Consumer, effects: list[Effect]) -> None:
+        """Send the head and the beginning; deliveries follow. Input is left alone, but its end is noticed."""
+        assert response.close
+        assert isinstance(response.body, bytes)
+        how = encode.framing(request, response, None)
+        data = encode.head(request, response, how, wall_ns=self._clock.wall_ns())
+        if response.body:
+            data += encode.chunk(response.body) if how.chunked else response.body
+        now_ns = self._clock.monotonic_ns()
+        self._request = replace(request, body_view=_NOTHING)
+        self._consuming = _Consuming(consumer, chunked=how.chunked, now_ns=now_ns)
+        if response.ticket is None:
+            effects.append(Send(data))
+        else:
+            effects.append(SendAfter(response.ticket, data, self._failure(request, response), publishes=False))
+        effects.append(SetTimer(TimerName.HEARTBEAT, now_ns + limits.HTTP_STREAM_BEAT_NS))
+
+    def _beat(self, consuming: _Consuming, effects: list[Effect]) -> None:
+        """Send something if nothing was sent for a while."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns - consuming.sent_ns >= limits.HTTP_STREAM_BEAT_NS:
+            beat = consuming.consumer.beat
+            effects.append(Send(encode.chunk(beat) if consuming.chunked else beat))
+            consuming.sent_ns = now_ns
+        effects.append(SetTimer(TimerName.HEARTBEAT, consuming.sent_ns + limits.HTTP_STREAM_BEAT_NS))
+
+    def _end_consuming(self, reason: str, effects: list[Effect]) -> None:
+        if self._consuming is not None and self._consuming.chunked:
+            effects.append(Send(encode.LAST_CHUNK))
+        effects.append(Close(reason))
 
     def _hold(self, request: Request, effects: list[Effect]) -> None:
         """Stop reading until this request has been answered."""

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from polymq import limits
+from polymq.core.access import Action
 from polymq.gateways.nsq import http_answers, http_topics
 from polymq.gateways.nsq.http_answers import refuse
 from polymq.gateways.nsq.http_config import change_option, show_option
+from polymq.gateways.nsq.http_debug import free_memory, set_block_rate
 from polymq.gateways.nsq.http_publishing import publish, publish_many
+from polymq.gateways.nsq.http_streaming import finish, ready, requeue, subscribe, touch
 from polymq.gateways.nsq.stats import show_statistics
 from polymq.protocols.http.decode import BodyRule
 from polymq.protocols.http.router import Route, Router
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from polymq.protocols.nsq.settings import NsqSettings
     from polymq.wire.exchange import Request
 
-__all__ = ["nsq_router"]
+__all__ = ["TlsRequired", "concerns_all", "nsq_router"]
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -31,7 +35,7 @@ _NS_PER_MS: Final = 1_000_000
 def ping(_request: Request, context: NsqHttp) -> Response:
     """GET /ping: the one answer without `X-NSQ-Content-Type`."""
     health = context.health_text()
-    return Response(200 if health == "OK" else 500, body=health.encode("utf-8"))
+    return http_answers.plain(200 if health == "OK" else 500, health)
 
 
 def info(_request: Request, context: NsqHttp) -> Response:
@@ -53,10 +57,34 @@ def info(_request: Request, context: NsqHttp) -> Response:
     )
 
 
+def concerns_all(request: Request) -> Action | None:
+    """Say what one must be allowed to do to all topics for a request that is about the node."""
+    if request.path.startswith("/debug"):
+        return Action.MANAGE
+    return Action.MANAGE if request.path.startswith("/config/") and request.method != "GET" else None
+
+
+class TlsRequired(Router["NsqHttp"]):
+    """What the plain port answers where TLS is required: the same to everything.
+
+    Source: nsqd/http.go, ServeHTTP, NSQ 1.3.0.
+    """
+
+    def __init__(self, https_port: int) -> None:
+        super().__init__((), refuse=refuse)
+        body = f'{{"message": "TLS_REQUIRED", "https_port": {https_port}}}'
+        self._answer = Response(403, http_answers.json_headers(), body.encode())
+
+    def answer(self, _request: Request, _context: NsqHttp) -> Response:
+        """Refuse."""
+        return self._answer
+
+
 def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
     """Make the table. The limits on bodies are the settings'."""
     message = BodyRule(settings.message_size_bytes_max, reads=True)
     body = BodyRule(settings.body_size_bytes_max, reads=True)
+    settle = BodyRule(limits.HTTP_SETTLE_SIZE_BYTES_MAX, reads=True)
     routes = [
         Route("GET", "/ping", ping),
         Route("GET", "/info", info),
@@ -75,5 +103,12 @@ def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
         Route("POST", "/channel/unpause", http_topics.unpause_channel, body),
         Route("GET", "/config/{opt}", show_option),
         Route("PUT", "/config/{opt}", change_option, message),
+        Route("GET", "/sub", subscribe),
+        Route("POST", "/fin", finish, settle),
+        Route("POST", "/req", requeue),
+        Route("POST", "/touch", touch),
+        Route("POST", "/rdy", ready),
+        Route("PUT", "/debug/setblockrate", set_block_rate),
+        Route("POST", "/debug/freememory", free_memory),
     ]
     return Router(routes, refuse=refuse)

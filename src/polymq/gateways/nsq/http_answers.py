@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from polymq.gateways.nsq.http_context import NsqHttp
     from polymq.wire.exchange import Promise, Request
 
-__all__ = ["DONE", "REFUSALS", "ApiError", "arguments", "endpoint", "json", "ok", "refuse", "text"]
+__all__ = ["DONE", "REFUSALS", "ApiError", "arguments", "endpoint", "error", "json", "json_headers", "ok", "plain", "refuse", "text"]
 
 _V1: Final = ("X-NSQ-Content-Type", "nsq; version=1.0")
 _JSON: Final = ("Content-Type", "application/json; charset=utf-8")
@@ -38,9 +38,14 @@ REFUSALS: Final[Mapping[RefusalCode, tuple[int, str]]] = {
     RefusalCode.STORE_FULL: (503, "EXITING"),
     RefusalCode.STORE_FAILED: (503, "EXITING"),
     RefusalCode.UNAUTHENTICATED: (401, "UNAUTHENTICATED"),
+    RefusalCode.LOGIN_EXPIRED: (401, "UNAUTHENTICATED"),
     RefusalCode.FORBIDDEN: (403, "FORBIDDEN"),
     RefusalCode.SHUTTING_DOWN: (503, "EXITING"),
 }
+
+
+# Where there is no endpoint, or nobody whom it would answer.
+_REFUSED: Final = {401: "UNAUTHENTICATED", 403: "FORBIDDEN", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 
 class ApiError(Exception):
@@ -72,6 +77,11 @@ def text(body: str) -> Response:
     return Response(headers=(_V1,), body=body.encode("utf-8"))
 
 
+def plain(status: int, body: str) -> Response:
+    """Answer with text, and without nsqd's own header."""
+    return Response(status, body=body.encode("utf-8"))
+
+
 def text_headers() -> tuple[tuple[str, str], ...]:
     """Give the headers of a text answer whose body is made in pieces."""
     return (_V1,)
@@ -87,8 +97,8 @@ def _not_stored(_reason: str) -> Response:
 
 
 def refuse(status: int) -> Response:
-    """Answer where there is no endpoint."""
-    return error(status, "NOT_FOUND" if status == 404 else "METHOD_NOT_ALLOWED")
+    """Answer where there is no endpoint, or nobody whom it would answer."""
+    return error(status, _REFUSED[status])
 
 
 def endpoint(function: Callable[[Request, NsqHttp], Response]) -> Callable[[Request, NsqHttp], Response]:

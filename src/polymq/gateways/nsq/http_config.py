@@ -13,6 +13,7 @@ import orjson
 from polymq.gateways.nsq import http_answers
 from polymq.gateways.nsq.http_answers import ApiError, endpoint
 from polymq.gateways.nsq.http_context import default_node_id
+from polymq.limits import LOOKUP_ADDRESSES_MAX
 from polymq.wire.exchange import BodyState
 
 if TYPE_CHECKING:
@@ -75,12 +76,13 @@ def change_option(request: Request, context: NsqHttp) -> Response:
     option = request.parameters["opt"]
     value = bytes(request.body_view)
     if option == "nsqlookupd_tcp_addresses":
-        context.lookupd_addresses = _addresses(value)
+        context.changing.lookupd_addresses = _addresses(value)
+        context.change_lookupd_addresses(list(context.changing.lookupd_addresses or ()))
     elif option == "log_level":
         level = value.decode("utf-8", "replace").lower()
         if level not in _LOG_LEVELS:
             raise ApiError(400, "INVALID_VALUE")
-        context.log_level = level
+        context.changing.log_level = level
         context.change_log_level(level)
     else:
         raise ApiError(400, "INVALID_OPTION")
@@ -96,6 +98,8 @@ def _addresses(value: bytes) -> list[str] | None:
     if addresses is None:
         return None
     if not isinstance(addresses, list) or not all(address is None or isinstance(address, str) for address in addresses):
+        raise ApiError(400, "INVALID_VALUE")
+    if len(addresses) > LOOKUP_ADDRESSES_MAX:
         raise ApiError(400, "INVALID_VALUE")
     return [address or "" for address in addresses]
 
@@ -114,14 +118,14 @@ def _options(context: NsqHttp) -> dict[str, object]:
         **_INERT,
         **context.options,
         "id": default_node_id(node.host_name) if node.node_id is None else node.node_id,
-        "log_level": _LOG_LEVELS[context.log_level],
+        "log_level": _LOG_LEVELS[context.changing.log_level],
         "tcp_address": node.tcp_address,
         "http_address": node.http_address,
         "https_address": node.https_address,
         "broadcast_address": node.broadcast_address,
-        "broadcast_tcp_port": node.tcp_port,
-        "broadcast_http_port": node.http_port,
-        "nsqlookupd_tcp_addresses": context.lookupd_addresses,
+        "broadcast_tcp_port": node.broadcast_tcp_port,
+        "broadcast_http_port": node.broadcast_http_port,
+        "nsqlookupd_tcp_addresses": context.changing.lookupd_addresses,
         "data_path": node.data_path,
         "msg_timeout": settings.message_timeout_ms * _NS_PER_MS,
         "max_msg_timeout": settings.message_timeout_ms_max * _NS_PER_MS,

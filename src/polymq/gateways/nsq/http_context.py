@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
     from polymq.core.ports import Clock
     from polymq.core.session import Session
+    from polymq.gateways.nsq.http_streaming import Stream
     from polymq.gateways.nsq.stats_memory import MemoryFigures
 
-__all__ = ["NsqHttp", "NsqNode", "default_node_id"]
+__all__ = ["NsqChanging", "NsqHttp", "NsqNode", "default_node_id"]
 
 
 @dataclass(frozen=True, slots=True)
 class NsqNode:
     """What this node says of itself. A port of -1 is a unix socket's; addresses are as they were configured.
 
-    `runtime` stands where nsqd names its Go version;
+    The ports to broadcast are those that nsqlookupd is told; `runtime` stands where nsqd names its Go version;
     `node_id` None is nsqd's default, made of the host's name.
     """
 
@@ -37,6 +38,8 @@ class NsqNode:
     http_address: str = ""
     https_address: str = ""
     data_path: str = ""
+    broadcast_tcp_port: int = 0
+    broadcast_http_port: int = 0
     node_id: int | None = None
     runtime: str = "polymq"
 
@@ -51,20 +54,33 @@ def default_node_id(host_name: str) -> int:
 
 
 @dataclass(slots=True)
+class NsqChanging:
+    """The options that can be changed while the node runs, as they are now: one object, however many contexts there are."""
+
+    log_level: str = "info"
+    lookupd_addresses: list[str] | None = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class NsqHttp:
     """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal.
 
+    `change_lookupd_addresses` gets all of them, as they hold from now on.
+    `make_token` gives text that nobody can guess.
+    `streams` are the answers to `/sub` under way, by the token that settles what they deliver.
     `options` are those of nsqd that other parts of this node answer for, by the names of nsqd's configuration file.
     """
 
     session: Session
     clock: Clock
     node: NsqNode
+    make_token: Callable[[], str]
     settings: NsqSettings = field(default_factory=NsqSettings)
     memory: Callable[[], MemoryFigures] = memory_of_this_process
     change_log_level: Callable[[str], None] = lambda _: None
-    log_level: str = "info"
-    lookupd_addresses: list[str] | None = field(default_factory=list)
+    change_lookupd_addresses: Callable[[list[str]], None] = lambda _: None
+    changing: NsqChanging = field(default_factory=NsqChanging)
+    streams: dict[str, Stream] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
 
     def health_text(self) -> str:

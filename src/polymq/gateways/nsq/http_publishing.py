@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.gateways.nsq.http_answers import ApiError, endpoint, ok
 from polymq.gateways.nsq.http_bodies import split_binary, split_lines
 from polymq.protocols.nsq.names import is_ephemeral, is_valid_name
+from polymq.wire.batch import Message
 from polymq.wire.exchange import BodyState
 from polymq.wire.slices import MessageBatch
 
@@ -18,18 +19,21 @@ if TYPE_CHECKING:
     from polymq.gateways.nsq.http_context import NsqHttp
     from polymq.wire.exchange import Request, Response
 
-__all__ = ["ORIGIN_NSQ", "publish", "publish_many", "topic_of"]
+__all__ = ["ORIGIN_NSQ", "described", "publish", "publish_many", "topic_of"]
 
 # The origin of a batch: docs/INTERNALS.md, section 2.
 ORIGIN_NSQ: Final = 1
 _NS_PER_MS: Final = 1_000_000
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_OURS: Final = b"polymq-"
+_KEY: Final = b"polymq-key"
+_HEADER: Final = b"polymq-header-"
 _NOT_BINARY: Final = ("false", "0")
 
 
 @endpoint
 def publish(request: Request, context: NsqHttp) -> Response:
-    """POST /pub?topic=&defer=: one message, the body."""
+    """POST /pub?topic=&defer=: one message, the body; its key and headers, which nsqd does not know, in HTTP headers."""
     if request.body_state is BodyState.TOO_LARGE:
         raise ApiError(413, "MSG_TOO_BIG")
     if request.body_state is BodyState.BROKEN:
@@ -39,6 +43,10 @@ def publish(request: Request, context: NsqHttp) -> Response:
         raise ApiError(400, "MSG_EMPTY")
     topic, given = topic_of(request, context)
     delay_ns = _delay_ns(given, context.settings.requeue_delay_ms_max)
+    key, headers = described(request)
+    if key is not None or headers:
+        message = Message(bytes(request.body_view), key=key, headers=headers)
+        return ok(context.session.publish_messages(topic, (message,), origin=ORIGIN_NSQ, delay_ns=delay_ns))
     batch = MessageBatch(
         request.body_view,
         memoryview(array("q", (0,))),
@@ -58,6 +66,8 @@ def publish_many(request: Request, context: NsqHttp) -> Response:
     if declared is not None and declared > settings.body_size_bytes_max:
         raise ApiError(413, "BODY_TOO_BIG")
     topic, given = topic_of(request, context)
+    if described(request) != (None, ()):
+        raise ApiError(400, "HEADERS_OF_MANY")
     # Anything but a plain "no" means binary, even nothing: observed on nsqd 1.3.0.
     binary = "binary" in given and given["binary"] not in _NOT_BINARY
     if request.body_state is BodyState.BROKEN and not binary:
@@ -75,6 +85,22 @@ def publish_many(request: Request, context: NsqHttp) -> Response:
     if batch.count == 0:
         return ok(None)
     return ok(context.session.publish(topic, batch, origin=ORIGIN_NSQ))
+
+
+def described(request: Request) -> tuple[bytes | None, tuple[tuple[bytes, bytes], ...]]:
+    """Give the message's key and headers: `Polymq-Key`, and `Polymq-Header-<name>` in the order in which they came.
+
+    Names are in lower case, as HTTP knows no other; values are the bytes between the spaces.
+    """
+    key: bytes | None = None
+    headers: list[tuple[bytes, bytes]] = []
+    for name, value in request.headers:
+        if name.startswith(_OURS):
+            if name == _KEY:
+                key = value
+            elif name.startswith(_HEADER) and len(name) > len(_HEADER):
+                headers.append((name[len(_HEADER) :], value))
+    return key, tuple(headers)
 
 
 def topic_of(request: Request, context: NsqHttp) -> tuple[str, Mapping[str, str]]:

@@ -25,6 +25,7 @@ __all__ = [
     "empty_topic",
     "pause_channel",
     "pause_topic",
+    "topic_and_channel",
     "unpause_channel",
     "unpause_topic",
 ]
@@ -71,7 +72,7 @@ def unpause_topic(request: Request, context: NsqHttp) -> Response:
 @endpoint
 def create_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/create?topic=&channel=: of a topic that exists."""
-    topic, channel = _topic_and_channel(request)
+    topic, channel = topic_and_channel(request)
     context.session.create_group(topic, channel, ephemeral=is_ephemeral(channel.encode("utf-8")))
     return DONE
 
@@ -79,28 +80,28 @@ def create_channel(request: Request, context: NsqHttp) -> Response:
 @endpoint
 def delete_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/delete?topic=&channel=."""
-    context.session.delete_group(*_topic_and_channel(request))
+    context.session.delete_group(*topic_and_channel(request))
     return DONE
 
 
 @endpoint
 def empty_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/empty?topic=&channel=."""
-    context.session.empty_group(*_topic_and_channel(request))
+    context.session.empty_group(*topic_and_channel(request))
     return DONE
 
 
 @endpoint
 def pause_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/pause?topic=&channel=."""
-    context.session.pause_group(*_topic_and_channel(request), paused=True)
+    context.session.pause_group(*topic_and_channel(request), paused=True)
     return DONE
 
 
 @endpoint
 def unpause_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/unpause?topic=&channel=."""
-    context.session.pause_group(*_topic_and_channel(request), paused=False)
+    context.session.pause_group(*topic_and_channel(request), paused=False)
     return DONE
 
 
@@ -111,7 +112,8 @@ def _topic(request: Request) -> str:
     return topic
 
 
-def _topic_and_channel(request: Request) -> tuple[str, str]:
+def topic_and_channel(request: Request) -> tuple[str, str]:
+    """Give the names in the query; raises ApiError."""
     given = arguments(request)
     names = []
     for parameter in ("topic", "channel"):

@@ -78,13 +78,16 @@ class _State(enum.Enum):
 class RequestDecoder:
     """One connection's input. `rule` says what the endpoint for (method, path) does with bodies.
 
+    `connection` is handed on in every request.
+
     `need` is how many bytes from the returned position on must be there before `next` can do more than it did.
     Limits: `limits.HTTP_HEAD_SIZE_BYTES_MAX` for a head, the rule's size for a body.
     Cost: a head is copied once; a body of known size is not copied, one in chunks three times.
     """
 
-    def __init__(self, rule: Callable[[str, str], BodyRule]) -> None:
+    def __init__(self, rule: Callable[[str, str], BodyRule], connection: object = None) -> None:
         self.need = 1
+        self._connection = connection
         self._rule = rule
         self._state = _State.HEAD
         self._searched = 0
@@ -225,6 +228,7 @@ class RequestDecoder:
             target.origin,
             head.version_minor,
             keep_alive,
+            self._connection,
         )
 
     def _sized(self, view: memoryview, at: int) -> tuple[Event | None, int]:

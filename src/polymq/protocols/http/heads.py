@@ -28,6 +28,8 @@ _TOKEN: Final = rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+"
 _PLAIN: Final = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([0-9])\r\n((?:" + _TOKEN + rb":[\t\x20-\x7e]*\r\n)*)\r\n")
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
 _HOST_LINE: Final = re.compile(rb"\nhost:", re.IGNORECASE)
+_EMPTY_LENGTH: Final = re.compile(rb"\ncontent-length:[ \t]*\r?\n", re.IGNORECASE)
+_SPACED_NAME: Final = re.compile(rb"\n" + _TOKEN + rb"(?: +" + _TOKEN + rb")* *:")
 _HOST_VALUE: Final = re.compile(rb"[-A-Za-z0-9!$%&'()*+,./:;=\[\]_~]*")
 _LENGTH_DIGITS_MAX: Final = 18
 _CODING_STATUS: Final = 501
@@ -42,6 +44,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 BAD_REQUEST: Final = "400 Bad Request"
 _HOST_MISSING: Final = "400 Bad Request: missing required Host header"
+_NAME_INVALID: Final = "400 Bad Request: invalid header name"
 _HOST_MALFORMED: Final = "400 Bad Request: malformed Host header"
 
 
@@ -82,6 +85,8 @@ def read_head(data: bytes) -> Head | HeadProblem:
         return plain
     if not data.isascii():
         data = _with_ascii_line(data)
+    # No length is as good as none for Go's server; for h11 it is malformed.
+    data = _EMPTY_LENGTH.sub(b"\n", data)
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.HTTP_HEAD_SIZE_BYTES_MAX)
     reader.receive_data(data)
     try:
@@ -89,7 +94,7 @@ def read_head(data: bytes) -> Head | HeadProblem:
     except h11.RemoteProtocolError as error:
         if error.error_status_hint == _CODING_STATUS:
             return HeadProblem("501 Not Implemented", "Unsupported transfer encoding")
-        line = _HOST_MISSING if _lacks_only_host(data) else BAD_REQUEST
+        line = _refusal(data)
         return HeadProblem(line, line)
     assert isinstance(event, h11.Request)
     headers = tuple((bytes(name), bytes(value)) for name, value in event.headers)
@@ -139,6 +144,8 @@ def _fresh_target(target: bytes) -> Target | None:
 
 
 _kept_target = lru_cache(maxsize=_TARGETS_KEPT)(_fresh_target)
+# Go reads a length into 64 bits; observed on nsqd 1.3.0.
+_LENGTH_MAX: Final = (1 << 63) - 1
 _NO_TARGET: Final = Target("", "", "", MappingProxyType({}))
 
 
@@ -150,13 +157,16 @@ def _head(method: bytes, target: bytes, version_minor: int, headers: Headers, re
     if not _HOST_VALUE.fullmatch(fields.get(b"host", b"")):
         return HeadProblem(_HOST_MALFORMED, _HOST_MALFORMED)
     chunked = b"transfer-encoding" in fields
+    length = None if chunked else int(fields.get(b"content-length", b"0"))
+    if length is not None and length > _LENGTH_MAX:
+        return HeadProblem(BAD_REQUEST, BAD_REQUEST)
     return Head(
         method.decode("ascii"),
         parts,
         headers,
         version_minor,
         _keeps_alive(headers, version_minor) if b"connection" in fields else version_minor > 0,
-        None if chunked else int(fields.get(b"content-length", b"0")),
+        length,
         fields.get(b"expect", b""),
         reader if chunked else None,
     )
@@ -181,13 +191,19 @@ def _with_ascii_line(head: bytes) -> bytes:
     return _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + newline + rest
 
 
-def _lacks_only_host(head: bytes) -> bool:
-    """Whether a head that was refused would be accepted with a Host header."""
-    if _HOST_LINE.search(head):
-        return False
+def _refusal(head: bytes) -> str:
+    """Say what is wrong with a head that was refused, as far as Go's server says it: what would make it acceptable."""
+    if not _HOST_LINE.search(head):
+        line_end = head.index(b"\n") + 1
+        if _is_accepted(head[:line_end] + b"Host: x\r\n" + head[line_end:]):
+            return _HOST_MISSING
+    repaired = _SPACED_NAME.sub(lambda found: found[0].replace(b" ", b""), head)
+    return _NAME_INVALID if repaired != head and _is_accepted(repaired) else BAD_REQUEST
+
+
+def _is_accepted(head: bytes) -> bool:
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=2 * limits.HTTP_HEAD_SIZE_BYTES_MAX)
-    line_end = head.index(b"\n") + 1
-    reader.receive_data(head[:line_end] + b"Host: x\r\n" + head[line_end:])
+    reader.receive_data(head)
     try:
         reader.next_event()
     except h11.RemoteProtocolError:

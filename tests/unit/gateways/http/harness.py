@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from polymq.core.ports import TicketState
-from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTimer, TimerName, WantWritable
+from polymq.gateways.contract import Peer
+from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTimer, TimerName, Upgrade, WantWritable
 from polymq.gateways.http.gateway import HttpGateway
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from polymq.gateways.contract import Layer
     from polymq.gateways.effects import Effect
-    from polymq.protocols.http.router import Router
+    from polymq.gateways.http.gateway import Answering
     from tests.unit.core.fakes import FakeClock
 
 Context = TypeVar("Context")
@@ -21,9 +23,10 @@ Context = TypeVar("Context")
 class Wire(Generic[Context]):
     """Feeds a gateway and carries out its effects. `output` is what the peer has; `log` the effects' names."""
 
-    def __init__(self, router: Router[Context], context: Context, clock: FakeClock) -> None:
+    def __init__(self, router: Answering[Context], context: Context, clock: FakeClock, make_tls: Callable[[], Layer] | None = None) -> None:
         self.clock = clock
-        self.gateway = HttpGateway(router, context, clock)
+        self.gateway = HttpGateway(router, context, clock, Peer("192.0.2.7", 40000), make_tls)
+        self.layers: list[Layer] = []
         self.output = b""
         self.closed: str | None = None
         self.paused = False
@@ -125,6 +128,8 @@ class Wire(Generic[Context]):
                 self._feed()
             elif isinstance(effect, WantWritable):
                 self.wants_writable = True
+            elif isinstance(effect, Upgrade):
+                self.layers.append(effect.layer)
             else:
                 assert isinstance(effect, SetTimer)
                 assert effect.due_ns is not None

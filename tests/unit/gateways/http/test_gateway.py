@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from polymq import limits
 from polymq.core.ports import TicketState
 from polymq.errors import Refusal, RefusalCode
+from polymq.gateways.effects import Send
 from polymq.protocols.http.decode import BodyRule
 from polymq.protocols.http.router import Route, Router
 from polymq.wire.exchange import Request, Response, Retry
@@ -357,3 +358,34 @@ def test_any_bytes_are_answered_or_waited_for(data: bytes) -> None:
     wire.send(data).end()
     wire.wait(2 * limits.HTTP_IDLE_NS_MAX)
     assert wire.closed is not None or data == b""
+
+
+class NoLayer:
+    """Stands for TLS: what a connection is opened with, and never looked into."""
+
+
+def secure(bench: Bench) -> Wire[Bench]:
+    return Wire(ROUTER, bench, bench.clock, cast("Any", NoLayer))
+
+
+def test_https_begins_with_a_handshake(bench: Bench) -> None:
+    wire = secure(bench)
+    assert [type(layer) for layer in wire.layers] == [NoLayer]
+    wire.send(b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert wire.output.startswith(b"HTTP/1.1 200 OK\r\n")
+    wire.wait(limits.HTTP_REQUEST_NS_MAX)
+    assert wire.closed is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("TLS: HTTP_REQUEST", b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"),
+        ("TLS: http request", b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"),
+        ("TLS: WRONG_VERSION_NUMBER", b""),
+    ],
+)
+def test_plain_http_where_tls_is_spoken(bench: Bench, reason: str, says: bytes) -> None:
+    effects: list[Effect] = []
+    secure(bench).gateway.upgrade_failed(reason, effects)
+    assert b"".join(effect.data for effect in effects if isinstance(effect, Send)) == says

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import count
 
 from polymq.gateways.nsq.http import nsq_router
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
@@ -21,6 +22,8 @@ NODE = NsqNode(
     started_at_ns=1_699_999_000_000_000_000,
     tcp_address="127.0.0.1:24150",
     http_address="127.0.0.1:24151",
+    broadcast_tcp_port=24150,
+    broadcast_http_port=24151,
 )
 
 
@@ -67,10 +70,12 @@ class NsqWorld(World):
     def __init__(self, partitions: int = 1, settings: NsqSettings | None = None) -> None:
         super().__init__(partitions)
         self.levels: list[str] = []
+        self.tokens = count(1)
         self.context = NsqHttp(
             self.session,
             self.clock,
             NODE,
+            lambda: f"{next(self.tokens):032x}",
             settings or NsqSettings(),
             memory=lambda: MemoryFigures(heap_objects=1, gc_total_runs=2),
             change_log_level=self.levels.append,

@@ -155,3 +155,29 @@ def test_stopping_broker_refuses(world: NsqWorld) -> None:
 def test_query_that_cannot_be_decoded(world: NsqWorld) -> None:
     for path in ("/pub?topic=%zz", "/mpub?topic=a;b", "/topic/create?topic=%", "/topic/delete?x=%zz&topic=t", "/channel/create?;"):
         assert message(world.post(path, b"x")) == (400, "INVALID_REQUEST")
+
+
+HEADERS = b"Polymq-Key: k\r\nPolymq-Header-A: 1\r\nPolymq-Header-: none\r\nPolymq-Other: x\r\npolymq-header-a:  2 \r\n"
+
+
+@pytest.mark.parametrize("query", ["topic=t", "topic=t&defer=1000"])
+def test_key_and_headers_are_stored(world: NsqWorld, query: str) -> None:
+    head = f"POST /pub?{query} HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n".encode()
+    assert parse(world.raw(head + HEADERS + b"\r\nabc").output).text == "OK"
+    world.wait(2)
+    log = world.store.logs[world.view().partitions[0].number]
+    (stored,) = log.messages()
+    assert (stored.body, stored.key, stored.headers) == (b"abc", b"k", ((b"a", b"1"), (b"a", b"2")))
+    assert published(world) == [b"abc"]
+
+
+def test_an_empty_key_is_a_key(world: NsqWorld) -> None:
+    world.raw(b"POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nPolymq-Key:\r\n\r\na")
+    (stored,) = world.store.logs[world.view().partitions[0].number].messages()
+    assert stored.key == b""
+
+
+def test_many_messages_have_no_headers(world: NsqWorld) -> None:
+    head = b"POST /mpub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n"
+    assert message(parse(world.raw(head + HEADERS + b"\r\na\nb").output)) == (400, "HEADERS_OF_MANY")
+    assert published(world) == []

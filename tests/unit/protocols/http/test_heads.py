@@ -136,3 +136,32 @@ def test_long_targets_are_not_kept() -> None:
 
 def test_tokens() -> None:
     assert tokens(b"a, B ,,c") == {b"a", b"b", b"", b"c"}
+
+
+@pytest.mark.parametrize(("length", "problem"), [((1 << 63) - 1, False), (1 << 63, True), (10**20 - 1, True)])
+def test_a_length_that_go_cannot_hold(length: int, problem: bool) -> None:
+    found = read_head(b"POST /pub HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % length)
+    assert isinstance(found, HeadProblem) is problem
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (b"foo : a", "400 Bad Request: invalid header name"),
+        (b"f oo: a\r\nb: c", "400 Bad Request: invalid header name"),
+        (b"foo\t: a", "400 Bad Request"),
+        (b"f(oo : a", "400 Bad Request"),
+        (b"foo : a\r\nnothing", "400 Bad Request"),
+    ],
+)
+def test_what_go_says_of_names(lines: bytes, line: str) -> None:
+    found = read_head(b"GET /ping HTTP/1.1\r\nHost: h\r\n" + lines + b"\r\n\r\n")
+    assert isinstance(found, HeadProblem)
+    assert (found.line, found.text) == (line, line)
+
+
+@pytest.mark.parametrize("line", [b"Content-Length:", b"content-length: \t", b"A: b\r\nCONTENT-LENGTH:  "])
+def test_an_empty_length_is_none(line: bytes) -> None:
+    found = read_head(b"POST /pub HTTP/1.1\r\nHost: h\r\n" + line + b"\r\n\r\n")
+    assert isinstance(found, Head)
+    assert found.content_length == 0
