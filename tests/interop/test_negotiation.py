@@ -78,6 +78,9 @@ def test_consuming(secure: Running, each: Client, mode: str, topic: str, authori
     if skip_the_race(secure, each, mode):
         return
     bodies = bodies_of_all_kinds() + numbered(1000)
+    if each.name == "pynsq" and "snappy" in mode:
+        # It gives up when a read has no whole chunk in it, which happens with any server when messages are large.
+        bodies = [body for body in bodies if len(body) < 1000]
     with Raw(secure.tcp) as raw:
         raw.subscribe(topic, "ch")
         raw.publish(topic, bodies)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 
 import cramjam
@@ -62,6 +63,17 @@ def test_a_large_write_is_read_piece_by_piece() -> None:
     assert receiver.holding
     assert first + take(receiver, b"") == plain
     assert not receiver.holding
+
+
+def test_a_write_is_cut_into_chunks_that_clients_can_wait_for() -> None:
+    noise = random.Random(1).randbytes(40_000)
+    stream = SnappyLayer().send(noise)[len(IDENTIFIER) :]
+    sizes = []
+    while stream:
+        size = int.from_bytes(stream[1:4], "little")
+        sizes.append(size - 4)
+        stream = stream[4 + size :]
+    assert sizes == [16_384, 16_384, 7232]
 
 
 def test_an_identifier_before_every_chunk_is_fine() -> None:
