@@ -27,9 +27,10 @@ go_build() { (cd "peers/$1" && shift && GOTOOLCHAIN=local GOFLAGS='-mod=readonly
 
 build_nsq() {
     need go 'apt-get install golang-go' 'nsqd'
-    say 'nsq 1.3.0: nsqd, nsqlookupd, bench_reader, bench_writer (go, about a minute the first time)'
+    say 'nsq 1.3.0: nsqd, nsqlookupd, nsqadmin, its tools, bench_reader, bench_writer (go, about a minute the first time)'
     nsq=github.com/nsqio/nsq
-    go_build nsq $nsq/apps/nsqd $nsq/apps/nsqlookupd $nsq/bench/bench_reader $nsq/bench/bench_writer
+    go_build nsq $nsq/apps/nsqd $nsq/apps/nsqlookupd $nsq/apps/nsqadmin $nsq/apps/nsq_stat $nsq/apps/nsq_tail \
+        $nsq/apps/nsq_to_file $nsq/apps/nsq_to_http $nsq/apps/nsq_to_nsq $nsq/apps/to_nsq $nsq/bench/bench_reader $nsq/bench/bench_writer
 }
 
 build_go_nsq() {

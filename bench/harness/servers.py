@@ -202,6 +202,10 @@ def polymq_command(server: Server) -> list[str]:
         server.http,
         "--http",
         server.log_door,
+        "--nsq-lookup",
+        "off",
+        "--nsq-lookup-http",
+        "off",
         *server.setup.polymq_extra,
     ]
 

@@ -79,6 +79,7 @@ class Broker:
         began = time.monotonic()
         command = [sys.executable, "-m", "polymq.cli", "serve", "--data", str(self.folder)]
         command += ["--nsq", f"127.0.0.1:{self.nsq_port}", "--nsq-http", f"127.0.0.1:{self._nsq_http_port}", "--http", self.log_address]
+        command += ["--nsq-lookup", "off", "--nsq-lookup-http", "off"]
         with self.log_file.open("ab") as words:
             self._process = subprocess.Popen(command, stdout=words, stderr=words, start_new_session=True)
         while not self._answers():

@@ -25,6 +25,7 @@ type step struct {
 type job struct {
 	Action         string `json:"action"`
 	Address        string `json:"address"`
+	Directory      string `json:"directory"`
 	Topic          string `json:"topic"`
 	Steps          []step `json:"steps"`
 	Channel        string `json:"channel"`
@@ -123,7 +124,11 @@ func consume(j job) (any, error) {
 	consumer.SetLoggerLevel(nsq.LogLevelError)
 	h := &handler{job: j, enough: make(chan struct{})}
 	consumer.AddHandler(h)
-	if err := consumer.ConnectToNSQD(j.Address); err != nil {
+	connect, address := consumer.ConnectToNSQD, j.Address
+	if j.Directory != "" {
+		connect, address = consumer.ConnectToNSQLookupd, j.Directory
+	}
+	if err := connect(address); err != nil {
 		return nil, err
 	}
 	<-h.enough

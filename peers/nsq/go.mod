@@ -6,6 +6,8 @@ require github.com/nsqio/nsq v1.3.0
 
 require (
 	github.com/BurntSushi/toml v1.3.2 // indirect
+	github.com/bitly/go-hostpool v0.1.0 // indirect
+	github.com/bitly/timer_metrics v1.0.0 // indirect
 	github.com/blang/semver v3.5.1+incompatible // indirect
 	github.com/bmizerany/perks v0.0.0-20141205001514-d9a9656a3a4b // indirect
 	github.com/golang/snappy v0.0.4 // indirect

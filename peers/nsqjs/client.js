@@ -62,7 +62,8 @@ function settle(job, message, state) {
 }
 
 async function consume(job) {
-  const options = {nsqdTCPAddresses: [job.address], maxInFlight: job.max_in_flight}
+  const found = job.directory ? {lookupdHTTPAddresses: [job.directory]} : {nsqdTCPAddresses: [job.address]}
+  const options = {...found, maxInFlight: job.max_in_flight}
   if (job.message_timeout_ms) options.messageTimeout = job.message_timeout_ms
   const reader = new nsq.Reader(job.topic, job.channel, options)
   const deliveries = []

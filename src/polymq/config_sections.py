@@ -27,6 +27,7 @@ from polymq.config_values import (
     SizeKind,
     TcpAddress,
     TextKind,
+    TextsKind,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLANNED_SECTIONS",
     "SECTIONS",
+    "AccessSettings",
     "NatsSettings",
     "NsqSettings",
     "PhpmqSettings",
@@ -111,14 +113,54 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who may do what. As soon as a key or an authentication server (nsq.auth_http_addresses) is given, NSQ's clients must AUTH."""
+
+    file: str = setting("", TextKind(), "a TOML file of keys: whose secret allows what; read at start")
+    secret_hash: str = setting("", TextKind(), "the SHA-256 of a secret that allows everything; `polymq secret` makes both")
+    http: str = setting(
+        "open",
+        ChoiceKind(("open", "login")),
+        "login: requests over HTTP need a secret as well (Authorization: Bearer), /ping and /healthz excepted",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class NsqSettings:
     """The NSQ protocol, with nsqd's option names and defaults."""
 
     tcp: Address | None = listener(4150, "the TCP protocol (nsqd's port)", flag="--nsq")
     http: Address | None = listener(4151, "nsqd's HTTP interface", flag="--nsq-http")
     https: Address | None = listener(None, "nsqd's HTTPS interface", flag="--nsq-https", planned=True)
-    lookup_tcp: Address | None = listener(None, "nsqlookupd's TCP interface, for nsqd nodes", flag="--nsq-lookup", planned=True)
-    lookup_http: Address | None = listener(None, "nsqlookupd's HTTP interface, for consumers", flag="--nsq-lookup-http", planned=True)
+    lookup_tcp: Address | None = listener(
+        4160,
+        "nsqlookupd's TCP interface, for nodes; if nobody asked for it and the port is taken, there is no lookup role",
+        flag="--nsq-lookup",
+    )
+    lookup_http: Address | None = listener(4161, "nsqlookupd's HTTP interface, for consumers; likewise", flag="--nsq-lookup-http")
+    lookup_inactive_producer_timeout_ns: int = setting(
+        300 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role no longer shows a node that has been silent for so long"
+    )
+    lookup_tombstone_lifetime_ns: int = setting(
+        45 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role hides a node for so long from a topic that it was tombstoned for"
+    )
+    broadcast_tcp_port: int = setting(0, CountKind(0, 65535), "the TCP port that nsqlookupd is told; 0: the one that is listened on")
+    broadcast_http_port: int = setting(0, CountKind(0, 65535), "… and the HTTP port")
+    lookupd_tcp_addresses: tuple[str, ...] = setting(
+        (), TextsKind(), "the nsqlookupds that are told what this node has, HOST:PORT each (their TCP ports)"
+    )
+    auth_http_addresses: tuple[str, ...] = setting(
+        (),
+        TextsKind(),
+        "authentication servers, HOST:PORT or a URL each; clients must AUTH then, and one of these says what a secret allows",
+    )
+    auth_http_request_method: str = setting("get", ChoiceKind(("get", "post")), "how they are asked: by a query, or by JSON")
+    http_client_connect_timeout_ns: int = setting(
+        2 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "how long a connection to a server that is asked over HTTP may take"
+    )
+    http_client_request_timeout_ns: int = setting(
+        5 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "… and the whole question, with its answer"
+    )
     max_msg_size_bytes: int = setting(1 << 20, SizeKind(1, limits.MESSAGE_SIZE_BYTES_MAX), "the largest message")
     max_body_size_bytes: int = setting(
         5 << 20, SizeKind(1, limits.PENDING_INPUT_SIZE_BYTES_MAX // 2), "the largest body of one command (MPUB, IDENTIFY)"
@@ -178,6 +220,7 @@ class Settings:
 
     server: ServerSettings = field(default_factory=ServerSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     nsq: NsqSettings = field(default_factory=NsqSettings)
     nats: NatsSettings = field(default_factory=NatsSettings)
     rocketmq: RocketmqSettings = field(default_factory=RocketmqSettings)
@@ -189,6 +232,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
     {
         "server": ServerSettings,
         "store": StoreSettings,
+        "access": AccessSettings,
         "nsq": NsqSettings,
         "nats": NatsSettings,
         "rocketmq": RocketmqSettings,

@@ -25,6 +25,7 @@ __all__ = [
     "SizeKind",
     "TcpAddress",
     "TextKind",
+    "TextsKind",
     "UnixAddress",
     "format_address",
     "format_duration",
@@ -184,6 +185,24 @@ class TextKind:
     def write(self, value: object) -> str:
         """Give the text back."""
         return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class TextsKind:
+    """Any number of texts: a list in the file, with commas between them elsewhere."""
+
+    def read(self, raw: object) -> tuple[str, ...]:
+        """Take what is between the commas; nothing is no text at all."""
+        if isinstance(raw, str):
+            raw = [text for part in raw.split(",") if (text := part.strip())]
+        if not isinstance(raw, list) or not all(isinstance(text, str) for text in raw):
+            raise ValueError("expected a list of texts, or one text with commas in it")
+        return tuple(raw)
+
+    def write(self, value: object) -> str:
+        """Put commas between them."""
+        assert isinstance(value, tuple)
+        return ", ".join(value)
 
 
 @dataclass(frozen=True, slots=True)

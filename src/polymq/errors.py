@@ -93,6 +93,7 @@ class RefusalCode(enum.Enum):
     STORE_FULL = "no room left in the data folder"
     STORE_FAILED = "the partition cannot be written"
     UNAUTHENTICATED = "login required"
+    LOGIN_EXPIRED = "login expired"
     FORBIDDEN = "not allowed"
     SHUTTING_DOWN = "shutting down"
 

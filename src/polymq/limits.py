@@ -9,15 +9,30 @@ __all__ = [
     "BATCH_SIZE_BYTES_MAX",
     "BATCH_SIZE_BYTES_TARGET",
     "CONNECTIONS_MAX",
+    "DIALS_MAX",
+    "HTTP_ANSWER_SIZE_BYTES_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
+    "HTTP_GUESTS_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
     "HTTP_IDLE_NS_MAX",
     "HTTP_POLL_INTERVAL_NS",
     "HTTP_RECORDS_SIZE_BYTES",
     "HTTP_RECORDS_SIZE_BYTES_MAX",
+    "HTTP_REDIRECTS_MAX",
     "HTTP_REQUEST_NS_MAX",
     "HTTP_WAIT_NS_MAX",
+    "LOGIN_PATTERNS_MAX",
+    "LOOKUP_ADDRESSES_MAX",
+    "LOOKUP_CHANNELS_MAX",
+    "LOOKUP_COMMANDS_PER_TURN_MAX",
+    "LOOKUP_COMMANDS_UNANSWERED_MAX",
+    "LOOKUP_IDENTIFY_SIZE_BYTES_MAX",
+    "LOOKUP_LINE_SIZE_BYTES_MAX",
+    "LOOKUP_QUESTIONS_MAX",
+    "LOOKUP_REGISTRATIONS_MAX",
+    "LOOKUP_REPLY_SIZE_BYTES_MAX",
+    "LOOKUP_SILENCE_NS_MAX",
     "MESSAGE_SIZE_BYTES_MAX",
     "NAME_SIZE_BYTES_MAX",
     "OFFSET_BITS",
@@ -27,8 +42,13 @@ __all__ = [
     "OUTBOX_SIZE_BYTES_MAX",
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
+    "PATTERNS_KEPT_MAX",
+    "PATTERN_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
+    "QUESTIONS_MAX",
     "READ_BUFFER_SIZE_BYTES",
+    "RESOLVER_THREADS_MAX",
+    "SECRET_SIZE_BYTES_MAX",
     "SEGMENT_SIZE_BYTES_FIRST",
     "SEGMENT_SIZE_BYTES_MAX",
     "SLICE_MESSAGES_MAX",
@@ -77,6 +97,12 @@ OUTBOX_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 # Connections of all listeners together; more wait in the kernel's backlog. Each costs a descriptor and about 2 KiB.
 CONNECTIONS_MAX: Final = 10_000
 
+# Outgoing connections that are being made at one time; each holds a descriptor. One more fails at once.
+DIALS_MAX: Final = 512
+# Threads that look up names: a name server that does not answer holds one for up to half a minute, and a second one
+# still serves the names in /etc/hosts. Whoever waits gives up at its own deadline.
+RESOLVER_THREADS_MAX: Final = 4
+
 # One slice of the log handed to one consumer in one go: keeps a turn short and consumers evenly served.
 SLICE_MESSAGES_MAX: Final = 2500
 SLICE_SIZE_BYTES_MAX: Final = 512 * 1024
@@ -104,6 +130,49 @@ HTTP_WAIT_NS_MAX: Final = 30_000_000_000
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
 
+# A node's command line to the directory that serves nsqlookupd's protocol: at most 143 bytes are legal, and what is
+# not is given back in the error, as nsqlookupd does for lines of any length. Who it is: usually 150 bytes, kept as
+# long as the connection lasts.
+LOOKUP_LINE_SIZE_BYTES_MAX: Final = 64 * 1024
+LOOKUP_IDENTIFY_SIZE_BYTES_MAX: Final = 16 * 1024
+# What one node may say in one turn: about 4 ms. Nodes with many channels say it all at once when they connect.
+LOOKUP_COMMANDS_PER_TURN_MAX: Final = 1000
+# Names, and nodes that have them, in that directory: a thousand nodes with a thousand topics. Each costs about 300 bytes.
+LOOKUP_REGISTRATIONS_MAX: Final = 1_000_000
+# A node says PING every 15 s and is hidden after 5 min. Whoever is silent for so long is taken for a machine that
+# went away without a word, so that it does not hold a connection for ever; nsqlookupd relies on TCP for that.
+LOOKUP_SILENCE_NS_MAX: Final = 3600 * 1_000_000_000
+# What a directory answers: OK, a short error, or 100 bytes about itself.
+LOOKUP_REPLY_SIZE_BYTES_MAX: Final = 64 * 1024
+# Commands to a directory that it has not answered: their answers, 6 bytes each, fit any socket's buffer.
+LOOKUP_COMMANDS_UNANSWERED_MAX: Final = 1000
+# Directories that a node announces itself to. Two or three are usual; each costs a connection.
+LOOKUP_ADDRESSES_MAX: Final = 64
+# Channels of a new topic that are made because directories know them: more would be a directory that lies.
+LOOKUP_CHANNELS_MAX: Final = 1000
+# Questions for channels that one directory has at a time; more topics wait. It leaves most of QUESTIONS_MAX to others.
+LOOKUP_QUESTIONS_MAX: Final = 16
+
+# An answer to a question of ours: an authentication server's is a few hundred bytes, for a thousand topics 100 KiB.
+HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
+# Secrets that were shown over HTTP and are remembered, with a session each (1 KiB); an older one is asked for again.
+HTTP_GUESTS_MAX: Final = 1000
+# Go's client and curl draw the same line, browsers at 20.
+HTTP_REDIRECTS_MAX: Final = 10
+# A regular expression from outside. Names have at most 255 bytes, and alternatives can be entries of their own.
+PATTERN_SIZE_BYTES_MAX: Final = 1024
+# Compiled patterns that are kept, about 3 KiB each: those of all users of a company, or the worst of one attacker.
+PATTERNS_KEPT_MAX: Final = 4096
+# Patterns in one answer of an authentication server: each may take 1 ms of everybody's time to compile.
+LOGIN_PATTERNS_MAX: Final = 512
+# The secret of a login. It travels in the URL of a question, for which Go's server allows 1 MiB and others 8 KiB.
+SECRET_SIZE_BYTES_MAX: Final = 16 * 1024
+
+# Questions asked at a time; the rest wait in order, each with its deadline running. A server that hangs for 5 s lets
+# 50 a second through, which is what its clients get from it anyway.
+QUESTIONS_MAX: Final = 256
+
+assert QUESTIONS_MAX < DIALS_MAX
 assert OFFSET_BITS + PARTITION_BITS == 63
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES
 assert HTTP_RECORDS_SIZE_BYTES <= HTTP_RECORDS_SIZE_BYTES_MAX

@@ -43,10 +43,10 @@ class RealBroker:
         """Start the process and wait until it accepts; gives the seconds that took."""
         began = time.monotonic()
         command = [sys.executable, "-m", "polymq.cli", "serve", "--data", str(self._data), "--nsq", f"127.0.0.1:{self.address[1]}"]
+        for listener in ("--nsq-http", "--http", "--nsq-lookup", "--nsq-lookup-http"):
+            command += [listener, "off"]
         with self._log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [*command, "--nsq-http", "off", "--http", "off"], stdout=output, stderr=output, stdin=subprocess.DEVNULL
-            )
+            self._process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         while time.monotonic() < began + _START_TIMEOUT_S:
             if self._process.poll() is not None:
                 raise AssertionError(f"the broker ended with {self._process.returncode} at its start:\n{self.log_tail()}")

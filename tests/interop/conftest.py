@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 NUMBERS = itertools.count()
 # Servers and clients are processes of their own; they run the source beside these tests, installed or not.
 os.environ["PYTHONPATH"] = str(ROOT / "src")
+# A server is no directory as well unless a test asks for one.
+os.environ["POLYMQ_NSQ_LOOKUP_TCP"] = os.environ["POLYMQ_NSQ_LOOKUP_HTTP"] = "off"
 
 
 def chosen_kinds() -> list[str]:

@@ -14,6 +14,7 @@ A job is a JSON object on standard input, its answer a JSON object on standard o
       max_in_flight     RDY
       message_timeout_ms  asked for with IDENTIFY; 0: the server's default
       requeue_first     whether a first delivery is requeued (by requeue_delay_ms) instead of finished
+      directory         "HOST:PORT" of a directory's HTTP door, to be asked for the topic instead of using the address
       hold_ms           keep each message this long before finishing it, and TOUCH it every touch_every_ms
       answer            {"deliveries": [{"body": base64, "id", "attempts", "timestamp_ns", "finished"}, …]}
 """
@@ -82,6 +83,7 @@ class Client:
             "requeue_delay_ms": 0,
             "hold_ms": 0,
             "touch_every_ms": 0,
+            "directory": "",
         }
         process = subprocess.Popen(
             self.command,

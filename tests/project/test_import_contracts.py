@@ -75,6 +75,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = (
         ),
     }
     | {f"polymq.protocols.{name}": ("polymq.wire",) for name in WIRE_PROTOCOLS}
+    # nsqlookupd's protocol is the other half of NSQ's: the same names, and a gateway of NSQ's that speaks to directories.
+    | {"polymq.protocols.nsqlookup": ("polymq.wire", "polymq.protocols.nsq.names")}
     | {
         f"polymq.gateways.{name}": (
             f"polymq.protocols.{name}",
@@ -84,10 +86,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = (
             "polymq.gateways.contract",
             "polymq.gateways.effects",
             "polymq.gateways.lifecycle",
+            "polymq.gateways.login",
             "polymq.gateways.outbox",
         )
         for name in WIRE_PROTOCOLS
     }
+)
+MAY_IMPORT["polymq.gateways.nsq"] += ("polymq.protocols.nsqlookup",)
+MAY_IMPORT["polymq.gateways.nsqlookup"] = (
+    *MAY_IMPORT["polymq.gateways.nsq"],
+    "polymq.gateways.nsq.http_answers",
+    "polymq.gateways.nsq.http_format",
 )
 
 # What of others' is reserved: module → the packages that may import it.

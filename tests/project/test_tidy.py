@@ -26,7 +26,6 @@ TEXT_SUFFIXES = {".py", ".pxd", ".pyi", ".md", ".toml", ".sh", ".txt", ".c", ".g
 UNTESTED = {
     "polymq.__init__": "covered by tests/unit/test_build.py",
     "polymq.cli.__main__": "run by tests/unit/cli/test_main.py",
-    "polymq.core.access": "covered by tests/unit/core/test_session.py: every door is guarded",
     "polymq.core.catalogue": "covered by tests/unit/core/test_session.py, test_work_group.py and test_recovery.py",
     "polymq.core.group": "covered by the tests of the three kinds of groups",
     "polymq.core.journal_entries": "covered by tests/unit/core/test_recovery.py, which reads back all of them",

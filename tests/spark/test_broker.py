@@ -41,6 +41,7 @@ class Broker:
     def start(self) -> None:
         command = [sys.executable, "-m", "polymq.cli", "serve", "--data", str(self._folder / "data")]
         command += ["--nsq", self.nsq, "--nsq-http", self.nsq_http, "--http", self.http]
+        command += ["--nsq-lookup", "off", "--nsq-lookup-http", "off"]
         environment = os.environ | {"PYTHONPATH": str(Path(polymq.__file__).parents[1])}
         with (self._folder / "broker.log").open("ab") as words:
             self._process = subprocess.Popen(command, stdout=words, stderr=words, env=environment)

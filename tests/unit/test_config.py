@@ -141,6 +141,6 @@ def test_the_example_shows_every_setting_at_its_default(folder: Path) -> None:
     settings = config.load(path, environment={}, flags={})
     assert settings.origins == dict.fromkeys(config.all_settings(), str(path))
     assert {section: getattr(settings, section) for section in tomllib.loads(config.example())} == {
-        section: getattr(Settings(), section) for section in ("server", "store", "nsq", "nats", "rocketmq", "phpmq")
+        section: getattr(Settings(), section) for section in ("server", "store", "access", "nsq", "nats", "rocketmq", "phpmq")
     }
     assert config.notices(settings) == []

@@ -22,6 +22,7 @@ from polymq.config_values import (
     SizeKind,
     TcpAddress,
     TextKind,
+    TextsKind,
     UnixAddress,
     format_address,
     format_duration,
@@ -123,6 +124,9 @@ def test_sizes_that_are_none(text: str) -> None:
 
 GOOD: list[tuple[Kind, object, object]] = [
     (TextKind(), "any", "any"),
+    (TextsKind(), "a:1, b:2,", ("a:1", "b:2")),
+    (TextsKind(), ["a:1", "b:2"], ("a:1", "b:2")),
+    (TextsKind(), "", ()),
     (PathKind(), "/var/lib/polymq", Path("/var/lib/polymq")),
     (PathKind(), "~/data", Path.home() / "data"),
     (AddressKind(), "off", None),
@@ -139,6 +143,8 @@ GOOD: list[tuple[Kind, object, object]] = [
 ]
 BAD: list[tuple[Kind, object, str]] = [
     (TextKind(), 7, "text in quotes"),
+    (TextsKind(), 7, "a list of texts"),
+    (TextsKind(), ["a", 7], "a list of texts"),
     (PathKind(), "", "a path"),
     (AddressKind(), 4150, "HOST:PORT"),
     (ChoiceKind(("a", "b")), "c", "one of a, b"),

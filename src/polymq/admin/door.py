@@ -39,10 +39,17 @@ REFUSALS: Final[Mapping[RefusalCode, int]] = {
     RefusalCode.STORE_FULL: 503,
     RefusalCode.STORE_FAILED: 503,
     RefusalCode.UNAUTHENTICATED: 401,
+    RefusalCode.LOGIN_EXPIRED: 401,
     RefusalCode.FORBIDDEN: 403,
     RefusalCode.SHUTTING_DOWN: 503,
 }
 
+_REFUSED: Final = {
+    401: ("UNAUTHENTICATED", "a secret is needed: Authorization: Bearer"),
+    403: ("FORBIDDEN", "not allowed"),
+    404: ("NOT_FOUND", "there is nothing at this path"),
+    405: ("METHOD_NOT_ALLOWED", "this path does not take that method"),
+}
 _INTEGER_MAX: Final = (1 << 63) - 1
 _DIGITS_MAX: Final = len(str(_INTEGER_MAX))
 
@@ -76,10 +83,8 @@ def problem(status: int, code: str, message: str, **more: object) -> Response:
 
 
 def refuse(status: int) -> Response:
-    """Answer where there is no endpoint."""
-    if status == 404:
-        return problem(404, "NOT_FOUND", "there is nothing at this path")
-    return problem(status, "METHOD_NOT_ALLOWED", "this path does not take that method")
+    """Answer where there is no endpoint, or nobody whom it would answer."""
+    return problem(status, *_REFUSED[status])
 
 
 def endpoint(function: Callable[[Request, Door], Response | Retry]) -> Callable[[Request, Door], Response | Retry]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.admin.health import show_health, show_statistics
 from polymq.admin.records import read_records
 from polymq.admin.topics import list_topics, show_offset, show_topic
+from polymq.core.access import Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from polymq.admin.door import Door
     from polymq.wire.exchange import Request, Response, Retry
 
-__all__ = ["ENDPOINTS"]
+__all__ = ["ENDPOINTS", "all_statistics"]
 
 ENDPOINTS: Final[tuple[tuple[str, str, Callable[[Request, Door], Response | Retry]], ...]] = (
     ("GET", "/healthz", show_health),
@@ -24,3 +25,8 @@ ENDPOINTS: Final[tuple[tuple[str, str, Callable[[Request, Door], Response | Retr
     ("GET", "/v1/topics/{name}/{partition}/offset", show_offset),
     ("GET", "/v1/topics/{name}/{partition}/records", read_records),
 )
+
+
+def all_statistics(request: Request) -> Action | None:
+    """Say what one must be allowed to do to all topics for a request that shows something of each."""
+    return Action.READ if request.path == "/v1/stats" or not request.path.startswith("/v1/") else None

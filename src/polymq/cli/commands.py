@@ -35,6 +35,7 @@ OWN: Final = {
     "inspect": "polymq.cli.inspect",
     "import": "polymq.cli.import_",
     "nsqd": "polymq.cli.nsqd",
+    "secret": "polymq.cli.secret",
 }
 
 

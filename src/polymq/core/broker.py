@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from polymq.core.access import AllowAll
+from polymq.core import followers
+from polymq.core.access import ByPermissions
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
 from polymq.core.kernel import Kernel
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from polymq.core.access import Authorizer, Principal
+    from polymq.core.followers import CatalogueListener
     from polymq.core.group import Delivery
     from polymq.core.ports import Clock, Random, Store
     from polymq.core.topic import Topic
@@ -46,7 +48,7 @@ class Broker:
     ) -> None:
         self.settings = settings or CoreSettings()
         self.store = store
-        self.authorizer: Authorizer = authorizer or AllowAll()
+        self.authorizer: Authorizer = authorizer or ByPermissions()
         self.statistics = Registry()
         self.kernel = Kernel(store, clock, random, slots_dense=self.settings.slots_dense)
         self.catalogue = Catalogue(self.kernel)
@@ -67,6 +69,18 @@ class Broker:
         session = Session(self, principal)
         self.sessions[session] = None
         return session
+
+    def follow(self, listener: CatalogueListener) -> None:
+        """Tell `listener` of every topic and group that comes or goes from here on."""
+        self.catalogue.followers.add(listener)
+
+    def unfollow(self, listener: CatalogueListener) -> None:
+        """Tell `listener` nothing more."""
+        self.catalogue.followers.remove(listener)
+
+    def tell(self, listener: CatalogueListener) -> None:
+        """Tell `listener` what there is, as if it were being created now."""
+        followers.tell(listener, self.catalogue.topics.values())
 
     # -- a turn ----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from polymq import limits
 from polymq.core import journal_entries
 from polymq.core.cursor_group import CursorGroup
+from polymq.core.followers import Followers
 from polymq.core.group import GroupKind
 from polymq.core.live_group import LiveGroup
 from polymq.core.schedule import Schedule
@@ -30,6 +31,7 @@ class Catalogue:
         self.topics: dict[tuple[str, str], Topic] = {}
         self.next_number = 0
         self.next_group_id = 1
+        self.followers = Followers()
         self._kernel = kernel
 
     # -- topics ----------------------------------------------------------------------------------------------------
@@ -53,6 +55,7 @@ class Catalogue:
         )
         topic.hold()
         self.topics[namespace, name] = topic
+        self.followers.topic_created(topic)
         return topic
 
     def _take_number(self) -> int:
@@ -73,17 +76,29 @@ class Catalogue:
                 partition.schedule.close()
                 self._kernel.store.delete_log(partition.schedule.log.number)
             self._kernel.store.delete_log(partition.number)
+        self.followers.topic_deleted(topic)
 
     def pause_topic(self, topic: Topic, *, paused: bool) -> None:
         """Keep new messages from the groups, or give them what was kept."""
         topic.paused = paused
         if paused:
             topic.hold()
-        elif topic.has_work_group:
+        elif topic.has_work_group and not topic.withheld:
             topic.release()
             for group in topic.groups.values():
                 self._kernel.wake(group)
         self.journal_held(topic)
+
+    def withhold_topic(self, topic: Topic, *, withheld: bool) -> None:
+        """Keep a new topic's messages until all groups are there that are to have them, or give them out now.
+
+        Not journaled: a start that finds such a topic gives out what its groups are owed.
+        """
+        topic.withheld = withheld
+        if withheld:
+            topic.hold()
+        elif not topic.paused:
+            self.pause_topic(topic, paused=False)
 
     def empty_topic(self, topic: Topic) -> None:
         """Drop what no group has been given."""
@@ -138,10 +153,11 @@ class Catalogue:
                 )
             )
         group = self.build_group(topic, name, kind, group_id=group_id, starts=starts, ephemeral=ephemeral)
-        if kind is GroupKind.WORK and not topic.paused and topic.held_anywhere:
+        if kind is GroupKind.WORK and not topic.paused and not topic.withheld and topic.held_anywhere:
             topic.release()
             self.journal_held(topic)
         self._kernel.wake(group)
+        self.followers.group_created(group)
         return group
 
     def build_group(self, topic: Topic, name: str, kind: GroupKind, *, group_id: int, starts: list[int], ephemeral: bool) -> Group:
@@ -177,6 +193,7 @@ class Catalogue:
         for consumer in list(group.consumers):
             group.unsubscribe(consumer)
             consumer.listener.closed(reason)
+        self.followers.group_deleted(group)
 
     def pause_group(self, group: Group, *, paused: bool) -> None:
         """Stop or resume deliveries of a group."""

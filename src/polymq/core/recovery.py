@@ -328,6 +328,10 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
             # Its groups did not outlive the process: what comes now is for the first that will be.
             topic.hold()
             catalogue.journal_held(topic)
+        elif topic.has_work_group and topic.held_anywhere and not topic.paused:
+            # The process died while it kept the messages of a new topic until all of its groups were there.
+            topic.release()
+            catalogue.journal_held(topic)
 
 
 def _delete(kernel: Kernel, replay: _Replay, spec: _Topic) -> None:

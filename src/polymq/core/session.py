@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymq import limits
-from polymq.core.access import Action
+from polymq.core.access import STRANGER, Action
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind, Subscription
 from polymq.core.view_making import peer_unknown, producer_view, topic_view
@@ -43,6 +43,7 @@ class Session:
         self.published: dict[str, int] = {}
         self.subscriptions: list[Subscription] = []
         self._allowed: set[tuple[Action, str, str]] = set()
+        self._expired = False
         self._kernel = broker.kernel
         self._topics = broker.catalogue.topics
         # What this session publishes to, found once: topics are looked up again when they have been deleted.
@@ -66,6 +67,13 @@ class Session:
     def login(self, principal: Principal) -> None:
         """Become somebody else: what was allowed before is asked anew."""
         self.principal = principal
+        self._expired = False
+        self._allowed.clear()
+        self._targets.clear()
+
+    def expire(self) -> None:
+        """The login holds no longer: all that needs permission is refused, as LOGIN_EXPIRED, until the next `login`."""
+        self._expired = True
         self._allowed.clear()
         self._targets.clear()
 
@@ -137,6 +145,11 @@ class Session:
         """Keep new messages from the groups, or give them what was kept."""
         self._authorize(Action.MANAGE, topic)
         self.broker.catalogue.pause_topic(self._topic(topic), paused=paused)
+
+    def withhold_topic(self, topic: str, *, withheld: bool) -> None:
+        """Keep a new topic's messages until all groups are there that are to have them, or give them out now."""
+        self._authorize(Action.MANAGE, topic)
+        self.broker.catalogue.withhold_topic(self._topic(topic), withheld=withheld)
 
     def _ensure(self, name: str, *, partitions: int | None = None, sync: bool | None = None, ephemeral: bool = False) -> Topic:
         found = self._topics.get((self.principal.namespace, name))
@@ -322,8 +335,11 @@ class Session:
         return topic_view(topic, groups=groups, consumers=consumers)
 
     def producers(self) -> tuple[ProducerView, ...]:
-        """Describe every session that has published, the oldest first."""
-        return tuple(producer_view(session) for session in self.broker.sessions if session.published)
+        """Describe every session that has published to what may be read, the oldest first."""
+        views = (producer_view(session) for session in self.broker.sessions if session.published)
+        if self.principal.permissions is None:
+            return tuple(views)
+        return tuple(view for view in views if any(self._may(Action.READ, topic) for topic, _ in view.published))
 
     def health(self) -> list[str]:
         """Say what is wrong with the data folder, for people; empty when well."""
@@ -333,13 +349,15 @@ class Session:
 
     def _authorize(self, action: Action, topic: str, group: str = "") -> None:
         if not self._may(action, topic, group):
-            raise Refusal(RefusalCode.FORBIDDEN)
+            if self._expired:
+                raise Refusal(RefusalCode.LOGIN_EXPIRED)
+            raise Refusal(RefusalCode.UNAUTHENTICATED if self.principal is STRANGER else RefusalCode.FORBIDDEN)
 
     def _may(self, action: Action, topic: str, group: str = "") -> bool:
         key = (action, topic, group)
         if key in self._allowed:
             return True
-        if not self.broker.authorizer.allows(self.principal, action, topic, group):
+        if self._expired or not self.broker.authorizer.allows(self.principal, action, topic, group):
             return False
         if len(self._allowed) >= _ALLOWED_MAX:
             self._allowed.clear()

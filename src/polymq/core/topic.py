@@ -87,6 +87,7 @@ class Topic:
         "partitions",
         "paused",
         "sync",
+        "withheld",
     )
 
     def __init__(
@@ -105,6 +106,7 @@ class Topic:
         self.sync = sync
         self.ephemeral = ephemeral
         self.paused = False
+        self.withheld = False  # until all the groups are there that are to have its first messages
         self.groups: dict[str, Group] = {}
         self.message_bytes = 0
         self._turn = 0

@@ -33,6 +33,11 @@ class Peer:
     port: int
     listener: str = ""
 
+    @property
+    def remote_host(self) -> str:
+        """The peer's IP address, as it is told to others: nothing for a unix socket, IPv4 as such."""
+        return self.host.removeprefix("::ffff:") if self.port else ""
+
 
 class LayerFailed(Exception):
     """A byte layer cannot go on: a failed handshake, bytes that do not decompress. The text is for people."""

@@ -63,9 +63,10 @@ class Liveness:
         due_ns = self._heard_ns + self._silence_ns
         effects.append(SetTimer(TimerName.READ_DEADLINE, due_ns if interval_ns else None))
 
-    def heard(self) -> None:
-        """Note that the peer said something."""
-        self._heard_ns = self._monotonic_ns()
+    def heard(self) -> int:
+        """Note that the peer said something, and give the time."""
+        self._heard_ns = now_ns = self._monotonic_ns()
+        return now_ns
 
     def timer(self, name: TimerName, effects: list[Effect]) -> Sign:
         """Say what a timer means, and set the next one."""

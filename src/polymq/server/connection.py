@@ -1,6 +1,6 @@
 """One connection as the pump keeps it: data, and the two rules that need nothing else.
 
-Only `pump.py` changes it. Unconsumed input is in `rest` (small, put in front of the next read) or in `private` (a
+Only `pump.py` decides about it. Unconsumed input is in `rest` (small, put in front of the next read) or in `private` (a
 large command on its way: a buffer of the connection's own, filled up to `filled`).
 """
 
@@ -10,6 +10,7 @@ import enum
 from typing import TYPE_CHECKING
 
 from polymq.gateways.outbox import Outbox
+from polymq.limits import OUTBOX_SIZE_BYTES_HIGH
 
 if TYPE_CHECKING:
     from polymq.gateways.contract import Gateway, Peer
@@ -96,3 +97,27 @@ class Connection:
     def waiting_size_bytes(self) -> int:
         """How much output waits in all."""
         return self.outbox.size_bytes + (self.wire.size_bytes if self.wire is not None else 0)
+
+    def encode_layers(self, wire: Outbox) -> bool:
+        """Put what may be sent through the layers, as long as not too much of it waits below; raises LayerFailed.
+
+        Returns whether a new layer was come to that has commits waiting behind it.
+        """
+        outbox, layers = self.outbox, self.layers
+        assert layers is not None
+        uncovered = False
+        while wire.size_bytes <= OUTBOX_SIZE_BYTES_HIGH:
+            start, limit = outbox.start, outbox.limit()
+            if limit > start:
+                wire.write(layers.send(bytes(outbox.data[start:limit])))
+                outbox.sent(limit - start)
+            layer = outbox.pass_mark()
+            if layer is None:
+                break
+            layers.push_output(layer)
+            uncovered = uncovered or outbox.gated
+        if layers.wants_write():
+            wire.write(layers.send(b""))
+        if self.state is ConnectionState.CLOSING and not outbox.size_bytes:
+            wire.write(layers.close())
+        return uncovered

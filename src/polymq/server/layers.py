@@ -81,15 +81,21 @@ class LayerStack:
 
 
 class TlsLayer:
-    """TLS on the server's side, over memory. The handshake runs inside `receive`; its output waits for `send`."""
+    """TLS over memory. The handshake runs inside `receive`; its output waits for `send`.
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    It is the client's side, and begins by itself, if it is given the name that the server must have.
+    """
+
+    def __init__(self, context: ssl.SSLContext, server_name: str | None = None) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name)
         self._early = bytearray()
         self.established = False
         self.closing = False
+        if server_name is not None:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self._object.do_handshake()
 
     def receive(self, data: bytes) -> bytes:
         """Decrypt; raises LayerFailed when the handshake fails or a record is not what it should be."""

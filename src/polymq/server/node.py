@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
+from polymq.gateways.http.guard import Guests
+from polymq.server.access import make_logins
+from polymq.server.dialer import SocketDialer
+from polymq.server.outside import HttpOutside
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
 from polymq.store.files import RealFiles
@@ -60,10 +64,11 @@ def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
 
 
 class Node:
-    """The parts of a running broker. Raises StoreError, OSError when the data folder cannot be used."""
+    """The parts of a running broker. Raises ConfigError; StoreError, OSError when the data folder cannot be used."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.logins = make_logins(settings)
         self.clock = SystemClock()
         self.started_at_ns = self.clock.wall_ns()
         self.wake_up = WakeUp()
@@ -90,12 +95,18 @@ class Node:
         for problem in self.store.health():
             log.warning("%s", problem)
         self.pump = Pump(self.broker, self.store, self.clock, self.poller)
+        self.dialer = SocketDialer(self.pump, self.poller, self.clock)
+        self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock)
+        self.guests: Guests | None = None
+        if self.logins is not None and settings.access.http == "login":
+            self.guests = Guests(self.broker, self.clock, self.logins, self.outside.ask)
 
     def close(self, *, clean: bool = True) -> None:
         """Keep everything and say that it is complete; connections that are left are closed as they are.
 
         Not `clean`: after a bug of ours, nothing more is written, as with `kill -9`; the next start looks at everything.
         """
+        self.dialer.close()
         if clean:
             self.pump.abandon()
             self.broker.stop()

@@ -6,16 +6,20 @@ raises BlockingIOError and is tried again when the poller says so.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Sequence
 
+    from polymq.config_values import Address
     from polymq.core.group import Delivery
-    from polymq.gateways.contract import Peer
+    from polymq.gateways.contract import GatewayFactory, Peer
     from polymq.server.connection import Connection
+    from polymq.server.timers import Alarm
 
-__all__ = ["Broker", "Listener", "Outside", "Store", "Stream", "Watcher"]
+__all__ = ["Alarms", "Broker", "ClientTls", "Dial", "Dialer", "Listener", "Outside", "Store", "Stream", "Watcher"]
 
 
 class Stream(Protocol):
@@ -51,6 +55,47 @@ class Watcher(Protocol):
 
     def watch(self, connection: Connection, *, readable: bool, writable: bool) -> None:
         """Replace what is watched for; both False: nothing. A connection starts unwatched, and ends so."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """TLS to whom we call: how, and the name that the server's certificate must have."""
+
+    context: ssl.SSLContext
+    server_name: str
+
+
+class Dial(Protocol):
+    """An outgoing connection that is being made."""
+
+    def cancel(self) -> None:
+        """Give it up: neither the factory nor `failed` is called any more. Nothing happens once one of them was."""
+
+
+class Dialer(Protocol):
+    """Who makes outgoing connections."""
+
+    def dial(
+        self,
+        address: Address,
+        factory: GatewayFactory,
+        *,
+        timeout_ns: int,
+        failed: Callable[[str], None],
+        tls: ClientTls | None = None,
+    ) -> Dial:
+        """Connect, then open the connection in the pump with a gateway of `factory`; or call `failed` with the reason.
+
+        Never blocks. Exactly one of the two is called, and never before `dial` has returned. A TLS handshake comes
+        after the connection: when it fails, the gateway is told (`upgrade_failed`), then ended.
+        """
+
+
+class Alarms(Protocol):
+    """Who calls at a given time: the pump."""
+
+    def call_at(self, due_ns: int, function: Callable[[], None]) -> Alarm:
+        """Have `function` called in the first turn after `due_ns`, monotonic."""
 
 
 class Outside(Protocol):

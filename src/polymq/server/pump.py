@@ -31,7 +31,7 @@ from polymq.limits import OUTBOX_SIZE_BYTES_HIGH, OUTBOX_SIZE_BYTES_LOW, OUTBOX_
 from polymq.server.connection import Connection, ConnectionState, PumpTimer
 from polymq.server.intake import ENDED, InputTooLarge, Intake
 from polymq.server.settings import PumpSettings
-from polymq.server.timers import Timers
+from polymq.server.timers import Alarm, Timers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -60,19 +60,19 @@ class Pump:
         clock: Clock,
         watcher: Watcher,
         *,
-        outside: Outside | None = None,
         settings: PumpSettings | None = None,
     ) -> None:
         self._broker = broker
         self._store = store
         self._clock = clock
         self._watcher = watcher
-        self._outside = outside
+        self.outside: Outside | None = None  # who asks questions needs the pump for it, so that comes later
         self._settings = settings or PumpSettings()
         self._intake = Intake()
         self._pool = BufferPool()
         self._connections: dict[Gateway | Listener, Connection] = {}
-        self._timers: Timers[tuple[Connection, TimerName | PumpTimer]] = Timers()
+        self._timers: Timers[tuple[Connection, TimerName | PumpTimer] | Alarm] = Timers()
+        self._stopping = False
         self._congested = False
         # Lists of connections that something is to be done for in this turn, or in the next.
         self._dirty: list[Connection] = []
@@ -87,13 +87,17 @@ class Pump:
 
     # What happens to a connection
 
-    def open(self, stream: Stream, gateway: Gateway, peer: Peer) -> Connection:
-        """Take a new connection over."""
+    def open(self, stream: Stream, gateway: Gateway, peer: Peer, layer: Layer | None = None) -> Connection:
+        """Take a new connection over; `layer` is under its gateway from the first byte on."""
         connection = Connection(stream, gateway, peer, self._pool)
         gateway.ring = partial(self._rung.append, connection)
         self._connections[gateway] = connection
         self._follow(connection)
+        if layer is not None:
+            self._upgrade(connection, layer)
         self._call(connection, gateway.opened)
+        if self._stopping and connection.state is _OPEN:
+            self._call(connection, gateway.stopping)
         return connection
 
     def readable(self, connection: Connection) -> None:
@@ -134,6 +138,12 @@ class Pump:
         self._timers.cancel((connection, PumpTimer.ASK))
         self._call(connection, lambda effects: connection.gateway.answered(token, answer, effects))
         self._feed_again(connection)
+
+    def call_at(self, due_ns: int, function: Callable[[], None]) -> Alarm:
+        """Have `function` called in the first turn after `due_ns`, monotonic: for what has no connection to have timers."""
+        alarm = Alarm(self._timers, function)
+        self._timers.set(alarm, due_ns)
+        return alarm
 
     # A turn
 
@@ -214,6 +224,7 @@ class Pump:
 
     def stop(self) -> None:
         """Ask every gateway to come to an end. Turns go on until `connections` is empty, or patience is."""
+        self._stopping = True
         for connection in list(self._connections.values()):
             if connection.state is _OPEN:
                 self._call(connection, connection.gateway.stopping)
@@ -354,7 +365,11 @@ class Pump:
             self._timers.set((connection, name), due_ns)
 
     def _expire(self, now_ns: int) -> None:
-        for connection, name in self._timers.expired(now_ns):
+        for key in self._timers.expired(now_ns):
+            if isinstance(key, Alarm):
+                key.ring()
+                continue
+            connection, name = key
             if connection.state is ConnectionState.CLOSED:
                 continue
             if isinstance(name, TimerName):
@@ -378,10 +393,10 @@ class Pump:
         self._set_timer(connection, PumpTimer.ASK, effect.deadline_ns)
         self._follow(connection)
         answered = partial(self.answered, connection, effect.token)
-        if self._outside is None:
+        if self.outside is None:
             answered(None)
         else:
-            self._outside.ask(effect.request, answered)
+            self.outside.ask(effect.request, answered)
 
     # Layers
 
@@ -410,26 +425,6 @@ class Pump:
             wire.write(layer.send(b""))
         self._call(connection, partial(connection.gateway.upgrade_failed, reason))
         self._close(connection, reason)
-
-    def _encode_layers(self, connection: Connection, wire: Outbox) -> None:
-        """Put what may be sent through the layers, as long as not too much of it waits below."""
-        outbox, layers = connection.outbox, connection.layers
-        assert layers is not None
-        while wire.size_bytes <= OUTBOX_SIZE_BYTES_HIGH:
-            start, limit = outbox.start, outbox.limit()
-            if limit > start:
-                wire.write(layers.send(bytes(outbox.data[start:limit])))
-                outbox.sent(limit - start)
-            layer = outbox.pass_mark()
-            if layer is None:
-                break
-            layers.push_output(layer)
-            if outbox.gated:
-                self._soil(connection)  # the commits behind the mark are looked at in the next turn
-        if layers.wants_write():
-            wire.write(layers.send(b""))
-        if connection.state is ConnectionState.CLOSING and not outbox.size_bytes:
-            wire.write(layers.close())
 
     # Output
 
@@ -463,7 +458,8 @@ class Pump:
         outbox = connection.outbox
         try:
             if connection.wire is not None:
-                self._encode_layers(connection, connection.wire)
+                if connection.encode_layers(connection.wire):
+                    self._soil(connection)  # the commits behind a layer's mark are looked at in the next turn
                 outbox = connection.wire
             start, limit = outbox.start, outbox.limit()
             waiting = limit - start

@@ -80,9 +80,9 @@ class Poller:
             self._epoll.register(descriptor, mask)
             self.connections[descriptor] = connection
 
-    def add(self, descriptor: int, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever `descriptor` is readable."""
-        self._epoll.register(descriptor, select.EPOLLIN)
+    def add(self, descriptor: int, callback: Callable[[], None], *, writable: bool = False) -> None:
+        """Call `callback` whenever `descriptor` is readable, or instead `writable`, as it is when it is connected."""
+        self._epoll.register(descriptor, select.EPOLLOUT if writable else select.EPOLLIN)
         self.callbacks[descriptor] = callback
 
     def remove(self, descriptor: int) -> None:

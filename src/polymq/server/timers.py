@@ -7,11 +7,17 @@ that it is not time yet. So a read deadline that every command pushes back does 
 from __future__ import annotations
 
 import heapq
-from typing import Generic, TypeVar
+import logging
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-__all__ = ["Timers"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Alarm", "Timers"]
 
 Key = TypeVar("Key")
+
+log = logging.getLogger(__name__)
 
 
 class _Timer:
@@ -75,3 +81,27 @@ class Timers(Generic[Key]):
         timer.queued_ns = due_ns
         self._sequence += 1  # keys need no order of their own
         heapq.heappush(self._heap, (due_ns, self._sequence, key))
+
+
+class Alarm:
+    """One call at one time, for what is not a connection's. Its own key in the timers that it was made with."""
+
+    __slots__ = ("_function", "_timers")
+
+    def __init__(self, timers: Timers[Any], function: Callable[[], None]) -> None:
+        self._timers = timers
+        self._function: Callable[[], None] | None = function
+
+    def cancel(self) -> None:
+        """Do not call; nothing happens if it has been called already."""
+        self._timers.forget(self)
+        self._function = None
+
+    def ring(self) -> None:
+        """Make the call, unless it was cancelled a moment ago. A failure is a bug of ours, and ends nothing else."""
+        function, self._function = self._function, None
+        if function is not None:
+            try:
+                function()
+            except Exception:
+                log.exception("internal error in something that was due")

@@ -47,7 +47,8 @@ async def consume(job: Job) -> dict[str, Any]:
     deliveries = Deliveries(job)
     features = ansq.ConnectionFeatures(msg_timeout=job.message_timeout_ms or 60_000)
     options = ansq.ConnectionOptions(features=features, auto_reconnect=False)
-    reader = await ansq.create_reader(topic=job.topic, channel=job.channel, nsqd_tcp_addresses=[job.address], connection_options=options)
+    found: dict[str, Any] = {"lookupd_http_addresses": [job.directory]} if job.directory else {"nsqd_tcp_addresses": [job.address]}
+    reader = await ansq.create_reader(topic=job.topic, channel=job.channel, connection_options=options, **found)
     for connection in reader.connections:
         await connection.rdy(job.max_in_flight)
     async for message in reader.messages():

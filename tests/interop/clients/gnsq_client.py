@@ -29,7 +29,8 @@ def consume(job: Job) -> dict[str, Any]:
     deliveries = Deliveries(job)
     enough = gevent.event.Event()
     assert not job.message_timeout_ms, "gnsq cannot ask for one"
-    consumer = gnsq.Consumer(job.topic, job.channel, job.address, max_in_flight=job.max_in_flight, max_backoff_duration=0)
+    found = {"lookupd_http_addresses": [job.directory]} if job.directory else {"nsqd_tcp_addresses": [job.address]}
+    consumer = gnsq.Consumer(job.topic, job.channel, max_in_flight=job.max_in_flight, max_backoff_duration=0, **found)
 
     def hold(message: Any) -> None:
         for _ in range(job.hold_ms // job.touch_every_ms):

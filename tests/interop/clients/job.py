@@ -35,6 +35,7 @@ class Job:
     requeue_delay_ms: int
     hold_ms: int
     touch_every_ms: int
+    directory: str
 
 
 def read_job() -> Job:

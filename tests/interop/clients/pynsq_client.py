@@ -67,12 +67,13 @@ async def consume(job: Job) -> dict[str, Any]:
             finish(message)
 
     options = {"msg_timeout": job.message_timeout_ms // 1000} if job.message_timeout_ms else {}
+    found = {"lookupd_http_addresses": [job.directory]} if job.directory else {"nsqd_tcp_addresses": [job.address]}
     reader = nsq.Reader(
         topic=job.topic,
         channel=job.channel,
         message_handler=handle,
-        nsqd_tcp_addresses=[job.address],
         max_in_flight=job.max_in_flight,
+        **found,
         **options,
     )
     await enough.wait()

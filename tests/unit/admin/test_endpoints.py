@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from polymq.admin.endpoints import ENDPOINTS
+from polymq.admin.endpoints import ENDPOINTS, all_statistics
+from polymq.core.access import Action
+from polymq.wire.exchange import Request
 
 from .door_world import DoorWorld
 
@@ -20,3 +22,9 @@ def test_every_endpoint_is_reached() -> None:
         assert method == "GET"
         path = pattern.replace("{name}", "t").replace("{partition}", "0")
         assert world.get(path + queries.get(path.rpartition("/")[2], "")).status == 200
+
+
+def test_what_shows_something_of_every_topic() -> None:
+    assert all_statistics(Request("GET", "/v1/stats")) is Action.READ
+    assert all_statistics(Request("GET", "/metrics")) is Action.READ
+    assert all_statistics(Request("GET", "/v1/topics/a")) is None

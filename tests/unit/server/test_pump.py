@@ -211,7 +211,7 @@ def test_a_question_stops_input_until_it_is_answered() -> None:
     _, gateway, connection = world.connect()
     gateway.stop_after = {b"ask"}
     gateway.on_line = lambda line, effects: effects.append(Ask(7, "who?", world.clock.now_ns + SECOND_NS)) if line == b"ask" else None
-    world.pump._outside = outside = Outside()
+    world.pump.outside = outside = Outside()
     world.send(connection, b"ask\nnext\n")
     assert connection.watched == (False, False)
     [(request, answered)] = outside.questions
@@ -229,7 +229,7 @@ def test_a_question_without_an_answer_is_over_at_its_deadline() -> None:
     world = World()
     _, gateway, connection = world.connect()
     gateway.on_line = lambda _line, effects: effects.append(Ask(7, "who?", world.clock.now_ns + SECOND_NS))
-    world.pump._outside = Outside()
+    world.pump.outside = Outside()
     world.send(connection, b"ask\n")
     world.pass_time(SECOND_NS - 1)
     assert gateway.calls[-1] == b"ask"
@@ -567,3 +567,26 @@ def test_connections_are_taken_again_once_the_journal_takes_entries() -> None:
     gateway.on_line = echo
     world.send(connection, b"one\n")
     assert stream.outgoing == b"one\n"
+
+
+def test_what_has_no_connection_is_called_in_time() -> None:
+    world = World()
+    rung: list[int] = []
+    world.pump.call_at(world.clock.now_ns + 10, lambda: rung.append(world.clock.now_ns))
+    cancelled = world.pump.call_at(world.clock.now_ns + 10, lambda: rung.append(0))
+    cancelled.cancel()
+    assert world.pump.due_ns() == world.clock.now_ns + 10
+    world.pass_time(9)
+    assert rung == []
+    world.pass_time(1)
+    world.pass_time(100)
+    assert len(rung) == 1
+
+
+def test_who_comes_while_it_stops_is_asked_to_end_at_once() -> None:
+    world = World()
+    world.pump.stop()
+    stream, gateway, _ = world.connect()
+    world.turn()
+    assert gateway.calls == ["opened", "stopping", "ended"]
+    assert stream.output_ended

@@ -24,7 +24,7 @@ from polymq.config_values import UnixAddress
 from polymq.server.serve import run
 
 folder = Path(sys.argv[1])
-nsq = NsqSettings(tcp=UnixAddress(str(folder / "nsq")), http=UnixAddress(str(folder / "http")))
+nsq = NsqSettings(tcp=UnixAddress(str(folder / "nsq")), http=UnixAddress(str(folder / "http")), lookup_tcp=None, lookup_http=None)
 sys.exit(run(Settings(server=ServerSettings(data=folder / "data", http=UnixAddress(str(folder / "door"))), nsq=nsq)))
 """
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
-from polymq.server.timers import Timers
+from polymq.server.timers import Alarm, Timers
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_deadlines_come_up_in_order_and_once() -> None:
@@ -74,3 +78,24 @@ def test_against_a_plain_dictionary() -> None:
         if model:
             assert first_ns is not None
             assert first_ns <= min(model.values())
+
+
+def test_an_alarm_rings_once_unless_it_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    timers: Timers[Alarm] = Timers()
+    rung: list[str] = []
+    first, second = Alarm(timers, lambda: rung.append("first")), Alarm(timers, lambda: rung.append("second"))
+    for alarm in (first, second):
+        timers.set(alarm, 5)
+    due = timers.expired(5)
+    second.cancel()
+    for alarm in (*due, *due):
+        alarm.ring()
+    assert rung == ["first"]
+
+    third = Alarm(timers, lambda: rung.append("third"))
+    timers.set(third, 7)
+    third.cancel()
+    assert timers.expired(10) == []
+
+    Alarm(timers, lambda: [][0]).ring()
+    assert "internal error" in caplog.text

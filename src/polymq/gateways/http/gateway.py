@@ -9,7 +9,7 @@ This file knows no endpoint and no protocol but HTTP. Read next: `protocols/http
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from polymq import limits
 from polymq.errors import PolyMQError
@@ -24,14 +24,24 @@ if TYPE_CHECKING:
 
     from polymq.core.ports import Clock
     from polymq.gateways.effects import Effect
-    from polymq.protocols.http.decode import Event
-    from polymq.protocols.http.router import Router
+    from polymq.protocols.http.decode import BodyRule, Event
 
-__all__ = ["HttpGateway"]
+__all__ = ["Answering", "HttpGateway"]
 
 Context = TypeVar("Context")
+ContextIn = TypeVar("ContextIn", contravariant=True)
 
 _NOTHING: Final = memoryview(b"")
+
+
+class Answering(Protocol[ContextIn]):
+    """Who answers requests: a `Router`, or a guard in front of one."""
+
+    def body_rule(self, method: str, path: str) -> BodyRule:
+        """Say what is done with the body of such a request."""
+
+    def answer(self, request: Request, context: ContextIn) -> Response | Retry:
+        """Answer a request, now or later."""
 
 
 class _Stream:
@@ -47,7 +57,7 @@ class _Stream:
 class HttpGateway(BaseGateway, Generic[Context]):
     """One connection. Each request goes to the endpoint that `router` has for it, with `context`."""
 
-    def __init__(self, router: Router[Context], context: Context, clock: Clock) -> None:
+    def __init__(self, router: Answering[Context], context: Context, clock: Clock) -> None:
         self.need = 1
         self._router = router
         self._context = context

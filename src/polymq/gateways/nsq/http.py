@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from polymq.core.access import Action
 from polymq.gateways.nsq import http_answers, http_topics
 from polymq.gateways.nsq.http_answers import refuse
 from polymq.gateways.nsq.http_config import change_option, show_option
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from polymq.protocols.nsq.settings import NsqSettings
     from polymq.wire.exchange import Request
 
-__all__ = ["nsq_router"]
+__all__ = ["concerns_all", "nsq_router"]
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -51,6 +52,13 @@ def info(_request: Request, context: NsqHttp) -> Response:
             "max_deflate_level": settings.deflate_level_max,
         }
     )
+
+
+def concerns_all(request: Request) -> Action | None:
+    """Say what one must be allowed to do to all topics for a request that is about the node."""
+    if request.path.startswith("/debug"):
+        return Action.MANAGE
+    return Action.MANAGE if request.path.startswith("/config/") and request.method != "GET" else None
 
 
 def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:

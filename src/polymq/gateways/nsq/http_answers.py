@@ -38,9 +38,14 @@ REFUSALS: Final[Mapping[RefusalCode, tuple[int, str]]] = {
     RefusalCode.STORE_FULL: (503, "EXITING"),
     RefusalCode.STORE_FAILED: (503, "EXITING"),
     RefusalCode.UNAUTHENTICATED: (401, "UNAUTHENTICATED"),
+    RefusalCode.LOGIN_EXPIRED: (401, "UNAUTHENTICATED"),
     RefusalCode.FORBIDDEN: (403, "FORBIDDEN"),
     RefusalCode.SHUTTING_DOWN: (503, "EXITING"),
 }
+
+
+# Where there is no endpoint, or nobody whom it would answer.
+_REFUSED: Final = {401: "UNAUTHENTICATED", 403: "FORBIDDEN", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 
 class ApiError(Exception):
@@ -87,8 +92,8 @@ def _not_stored(_reason: str) -> Response:
 
 
 def refuse(status: int) -> Response:
-    """Answer where there is no endpoint."""
-    return error(status, "NOT_FOUND" if status == 404 else "METHOD_NOT_ALLOWED")
+    """Answer where there is no endpoint, or nobody whom it would answer."""
+    return error(status, _REFUSED[status])
 
 
 def endpoint(function: Callable[[Request, NsqHttp], Response]) -> Callable[[Request, NsqHttp], Response]:

@@ -14,6 +14,7 @@ import orjson
 from polymq.gateways.nsq import http_answers
 from polymq.gateways.nsq.http_answers import ApiError, endpoint
 from polymq.gateways.nsq.http_context import default_node_id
+from polymq.limits import LOOKUP_ADDRESSES_MAX
 from polymq.wire.exchange import BodyState
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def change_option(request: Request, context: NsqHttp) -> Response:
     value = bytes(request.body_view)
     if option == "nsqlookupd_tcp_addresses":
         context.lookupd_addresses = _addresses(value)
+        context.change_lookupd_addresses(list(context.lookupd_addresses or ()))
     elif option == "log_level":
         level = value.decode("utf-8", "replace").lower()
         if level not in _LOG_LEVELS:
@@ -97,6 +99,8 @@ def _addresses(value: bytes) -> list[str] | None:
     if addresses is None:
         return None
     if not isinstance(addresses, list) or not all(address is None or isinstance(address, str) for address in addresses):
+        raise ApiError(400, "INVALID_VALUE")
+    if len(addresses) > LOOKUP_ADDRESSES_MAX:
         raise ApiError(400, "INVALID_VALUE")
     return [address or "" for address in addresses]
 
@@ -119,8 +123,8 @@ def _options(context: NsqHttp) -> dict[str, object]:
         "http_address": node.http_address,
         "https_address": node.https_address,
         "broadcast_address": node.broadcast_address,
-        "broadcast_tcp_port": node.tcp_port,
-        "broadcast_http_port": node.http_port,
+        "broadcast_tcp_port": node.broadcast_tcp_port,
+        "broadcast_http_port": node.broadcast_http_port,
         "statsd_prefix": f"nsq.{_NO_STATSD.sub('_', f'{node.broadcast_address}:{node.http_port}')}.",
         "nsqlookupd_tcp_addresses": context.lookupd_addresses,
         "data_path": node.data_path,

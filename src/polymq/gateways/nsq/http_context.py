@@ -24,7 +24,7 @@ __all__ = ["NsqHttp", "NsqNode", "default_node_id"]
 class NsqNode:
     """What this node says of itself. A port of -1 is a unix socket's; addresses are as they were configured.
 
-    `runtime` stands where nsqd names its Go version;
+    The ports to broadcast are those that nsqlookupd is told; `runtime` stands where nsqd names its Go version;
     `node_id` None is nsqd's default, made of the host's name.
     """
 
@@ -37,6 +37,8 @@ class NsqNode:
     http_address: str = ""
     https_address: str = ""
     data_path: str = ""
+    broadcast_tcp_port: int = 0
+    broadcast_http_port: int = 0
     node_id: int | None = None
     runtime: str = "polymq"
 
@@ -52,7 +54,10 @@ def default_node_id(host_name: str) -> int:
 
 @dataclass(slots=True)
 class NsqHttp:
-    """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal."""
+    """The context of every endpoint in `http.py`. `change_log_level` gets one of debug, info, warn, error, fatal.
+
+    `change_lookupd_addresses` gets all of them, as they hold from now on.
+    """
 
     session: Session
     clock: Clock
@@ -60,6 +65,7 @@ class NsqHttp:
     settings: NsqSettings = field(default_factory=NsqSettings)
     memory: Callable[[], MemoryFigures] = memory_of_this_process
     change_log_level: Callable[[str], None] = lambda _: None
+    change_lookupd_addresses: Callable[[list[str]], None] = lambda _: None
     log_level: str = "info"
     lookupd_addresses: list[str] | None = field(default_factory=list)
 

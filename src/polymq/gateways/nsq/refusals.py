@@ -28,6 +28,8 @@ def publish_refused(command: Command, topic: bytes, refusal: Refusal) -> bytes:
         return problems.unauthorized(command, topic, b"")
     if code is RefusalCode.UNAUTHENTICATED:
         return problems.auth_first(command)
+    if code is RefusalCode.LOGIN_EXPIRED:
+        return problems.AUTH_FAILED
     return problems.publish_failed(command, _WORDS.get(code, refusal.text.encode()))
 
 
@@ -44,6 +46,8 @@ def subscribe_refused(topic: bytes, channel: bytes, refusal: Refusal) -> bytes:
         return problems.unauthorized(Command.SUB, topic, channel)
     if code is RefusalCode.UNAUTHENTICATED:
         return problems.auth_first(Command.SUB)
+    if code is RefusalCode.LOGIN_EXPIRED:
+        return problems.AUTH_FAILED
     return b"E_SUB_FAILED SUB failed " + _WORDS.get(code, refusal.text.encode())
 
 

@@ -6,14 +6,17 @@ its timers and its subscription. Runs of publishes that share a commit share one
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from polymq.core.views import PeerView
-from polymq.errors import Refusal
+from polymq.errors import Refusal, RefusalCode
 from polymq.gateways.contract import BaseGateway
 from polymq.gateways.effects import Close, Flush, Send, SendAfter, SetTimer, TimerName
 from polymq.gateways.lifecycle import Liveness, Sign
+from polymq.gateways.login import Credentials, Denied
+from polymq.gateways.nsq.auth import NEVER_NS, Doorkeeper, auth_answer
 from polymq.gateways.nsq.refusals import publish_refused, settle_refused, subscribe_refused
 from polymq.protocols.nsq import problems
 from polymq.protocols.nsq.decode import Decoder
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from polymq.core.session import Session
     from polymq.gateways.contract import Peer
     from polymq.gateways.effects import Effect
+    from polymq.gateways.login import Login, Logins
     from polymq.gateways.outbox import Outbox
     from polymq.protocols.nsq.events import Event
     from polymq.protocols.nsq.identify import Agreement
@@ -70,11 +74,15 @@ _ORIGIN: Final = 1
 # who asks for longer than that wants to wait.
 _DELAY_MS_TAKEN_FOR_A_HABIT: Final = 250
 
+log = logging.getLogger(__name__)
+
 
 class NsqGateway(BaseGateway):
     """The server's side of one NSQ connection."""
 
-    def __init__(self, session: Session, peer: Peer, settings: NsqSettings, monotonic_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, session: Session, peer: Peer, settings: NsqSettings, monotonic_ns: Callable[[], int], logins: Logins | None = None
+    ) -> None:
         self.need = len(MAGIC)
         self._session = session
         self._peer = peer
@@ -86,6 +94,9 @@ class NsqGateway(BaseGateway):
         self._identified = False
         self._greeted = False
         self._closing = False
+        self._halted = False  # no event may be handled: closing, or somebody is being asked
+        self._doorkeeper = Doorkeeper(logins, session, monotonic_ns) if logins is not None else None
+        self._login_ends_ns = NEVER_NS
         self._liveness = Liveness(monotonic_ns)
         self._subscription: Subscription | None = None
         self._hold_below = 0
@@ -95,27 +106,33 @@ class NsqGateway(BaseGateway):
         self._ok_command = Command.PUB
         self._topic_name = ""
         self._topic_bytes = b""
-        self._describe(client_id=peer.host, host_name=peer.host)
+        self._describe()
 
     # -- input -----------------------------------------------------------------------------------------------------
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every command that has come whole."""
         decoder = self._decoder
-        self._liveness.heard()
+        if self._liveness.heard() >= self._login_ends_ns:
+            self._expire()
         consumed = 0
         while True:
             events, count = decoder.feed(view[consumed:] if consumed else view)
             consumed += count
-            for event in events:
+            left = iter(events)
+            for event in left:
                 self._handlers[type(event)](self, event, effects)
-                if self._closing:
-                    return consumed
-            if decoder.need:
+                if self._halted:
+                    break
+            if decoder.need or self._halted:
                 break
+        if self._closing:
+            return consumed
+        if self._doorkeeper is not None and self._halted:
+            self._doorkeeper.hold(left)
         if self._ok_count:
             self._answer(effects)
-        self.need = decoder.need
+        self.need = decoder.need or 1
         if not self._greeted:
             self._greeted = True
             self._start_heartbeats(effects)
@@ -137,7 +154,10 @@ class NsqGateway(BaseGateway):
                 self._session.ensure_topic(self._topic_name, ephemeral=True)
             ticket = self._session.publish(self._topic_name, event.batch, origin=_ORIGIN, delay_ns=event.delay_ms * _NS_PER_MS)
         except Refusal as refusal:
-            self._fail(publish_refused(event.command, topic, refusal), effects)
+            if refusal.code is RefusalCode.LOGIN_EXPIRED:
+                self._renew(event, effects)
+            else:
+                self._fail(publish_refused(event.command, topic, refusal), effects)
             return
         if ticket is not self._ok_ticket or event.command is not self._ok_command:
             if self._ok_count:
@@ -162,7 +182,7 @@ class NsqGateway(BaseGateway):
     def _fail(self, text: bytes, effects: list[Effect]) -> None:
         self._send(error_frame(text), effects)
         effects.append(Close(text.decode("utf-8", "replace")))
-        self._closing = True
+        self._closing = self._halted = True
 
     def _violation(self, event: Violation, effects: list[Effect]) -> None:
         self._fail(event.text, effects)
@@ -171,13 +191,16 @@ class NsqGateway(BaseGateway):
         if self._ok_count:
             self._answer(effects)
         effects.append(Close("command line too long"))
-        self._closing = True
+        self._closing = self._halted = True
 
     def _publish_begun(self, event: PublishBegun, effects: list[Effect]) -> None:
         try:
             self._session.ensure_topic(event.topic.decode("ascii"), ephemeral=is_ephemeral(event.topic))
         except Refusal as refusal:
-            self._fail(publish_refused(Command.MPUB, event.topic, refusal), effects)
+            if refusal.code is RefusalCode.LOGIN_EXPIRED:
+                self._renew(event, effects)
+            else:
+                self._fail(publish_refused(Command.MPUB, event.topic, refusal), effects)
 
     def _nop(self, event: Nop, effects: list[Effect]) -> None:
         """Any command says that the client is alive; that was noted when it was read."""
@@ -192,16 +215,16 @@ class NsqGateway(BaseGateway):
         self._send(response_frame(answer.reply), effects)
         self._agreement = answer
         self._decoder.heartbeats = answer.heartbeat_interval_ms > 0
-        self._describe(client_id=answer.client_id, host_name=answer.hostname)
         if self._identified:
             # Only the first IDENTIFY sets what a delivery depends on; the read deadline follows every one. Observed on 1.3.0.
             self._liveness.expect(answer.heartbeat_interval_ms * _NS_PER_MS, effects)
-            return
-        self._identified = True
-        self._greeted = True
-        self._first_agreement = answer
-        self._start_heartbeats(effects)
-        self._start_gathering(effects)
+        else:
+            self._identified = True
+            self._greeted = True
+            self._first_agreement = answer
+            self._start_heartbeats(effects)
+            self._start_gathering(effects)
+        self._describe()
 
     def _start_heartbeats(self, effects: list[Effect]) -> None:
         self._liveness.start(self._agreement.heartbeat_interval_ms * _NS_PER_MS, effects)
@@ -213,11 +236,73 @@ class NsqGateway(BaseGateway):
             self._hold_below = self._agreement.output_buffer_size_bytes
             effects.append(SetTimer(TimerName.FLUSH, self._monotonic_ns() + timeout_ms * _NS_PER_MS))
 
-    def _auth(self, event: Auth, effects: list[Effect]) -> None:
-        self._fail(problems.AUTH_DISABLED, effects)
+    # -- who is there ----------------------------------------------------------------------------------------------
 
-    def _describe(self, *, client_id: str, host_name: str) -> None:
+    def _auth(self, event: Auth, effects: list[Effect]) -> None:
+        doorkeeper = self._doorkeeper
+        if doorkeeper is None:
+            self._fail(problems.AUTH_DISABLED, effects)
+        elif doorkeeper.login is not None:
+            self._fail(problems.AUTH_SET, effects)
+        else:
+            if self._ok_count:
+                self._answer(effects)
+            credentials = Credentials(event.secret, self._peer.remote_host)
+            self._conclude(doorkeeper.begin(credentials, effects), effects)
+
+    def _expire(self) -> None:
+        assert self._doorkeeper is not None
+        self._doorkeeper.expire()
+        self._login_ends_ns = NEVER_NS
+
+    def _renew(self, event: Event, effects: list[Effect]) -> None:
+        """Find out again who is there, before this event is handled."""
+        assert self._doorkeeper is not None
+        if self._ok_count:
+            self._answer(effects)
+        if self._conclude(self._doorkeeper.renew(event, effects), effects, renewed=True):
+            self._handlers[type(event)](self, event, effects)
+
+    def _conclude(self, verdict: Login | Denied | None, effects: list[Effect], *, renewed: bool = False) -> bool:
+        """Act on what is known of who is there; whether to go on. None: that is being asked."""
+        if verdict is None:
+            self._halted = True
+        elif isinstance(verdict, Denied):
+            log.warning("NSQ client %s: AUTH failed: %s", self._peer, verdict.reason)
+            self._fail(problems.AUTH_FAILED, effects)
+        elif not renewed and not verdict.permission_count:
+            self._fail(problems.AUTH_EMPTY, effects)
+        else:
+            assert self._doorkeeper is not None
+            self._login_ends_ns = self._doorkeeper.ends_ns
+            self._describe()
+            if not renewed:
+                self._send(response_frame(auth_answer(verdict)), effects)
+            return True
+        return False
+
+    def answered(self, token: int, answer: object, effects: list[Effect]) -> None:
+        """Go on where somebody had to be asked, with what came behind."""
+        doorkeeper = self._doorkeeper
+        assert doorkeeper is not None
+        self._liveness.heard()
+        self._halted = False
+        first = doorkeeper.login is None
+        if not self._conclude(doorkeeper.answered(token, answer, effects), effects, renewed=not first):
+            return
+        left = iter(doorkeeper.release())
+        for event in left:
+            self._handlers[type(event)](self, event, effects)
+            if self._halted:
+                break
+        doorkeeper.hold(left)
+        if self._ok_count:
+            self._answer(effects)
+
+    def _describe(self) -> None:
+        """Tell what is known of the client; until it says something, its address stands for its names."""
         agreement = self._agreement
+        login = self._doorkeeper.login if self._doorkeeper is not None else None
         host, port = self._peer.host, self._peer.port
         self._session.describe(
             PeerView(
@@ -225,9 +310,12 @@ class NsqGateway(BaseGateway):
                 protocol_version="V2",
                 remote_address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
                 connected_at_ns=self._session.peer.connected_at_ns,
-                client_id=client_id,
-                host_name=host_name,
+                client_id=agreement.client_id if self._identified else host,
+                host_name=agreement.hostname if self._identified else host,
                 user_agent=agreement.user_agent,
+                authenticated=login is not None,
+                identity=login.principal.name if login is not None else "",
+                identity_url=login.identity_url if login is not None else "",
             )
         )
 
@@ -245,7 +333,10 @@ class NsqGateway(BaseGateway):
                 ephemeral_group=is_ephemeral(event.channel),
             )
         except Refusal as refusal:
-            self._fail(subscribe_refused(event.topic, event.channel, refusal), effects)
+            if refusal.code is RefusalCode.LOGIN_EXPIRED:
+                self._renew(event, effects)
+            else:
+                self._fail(subscribe_refused(event.topic, event.channel, refusal), effects)
             return
         if self._ok_count:
             self._answer(effects)
@@ -323,6 +414,8 @@ class NsqGateway(BaseGateway):
             timeout_ns = self._agreement.output_buffer_timeout_ms * _NS_PER_MS
             effects.append(SetTimer(TimerName.FLUSH, self._monotonic_ns() + timeout_ns))
             return
+        if self._halted:
+            self._liveness.heard()  # it is we who do not listen, as somebody is being asked
         sign = self._liveness.timer(name, effects)
         if sign is Sign.BEAT:
             effects.append(Send(HEARTBEAT_FRAME))

@@ -1,8 +1,6 @@
 """IDENTIFY: a client's wishes as JSON, what of them is legal, and the answer.
 
-The JSON is read as Go's decoder reads it into a struct: keys in any case, null leaves a field as it was, the last of
-several wins, and a value of the wrong type fails the whole, wherever it stands. Python's own parser finds the
-structure; what differs is decided here. Observed on nsqd 1.3.0.
+How the JSON is read is in `wire/go_json.py`. Observed on nsqd 1.3.0.
 """
 
 from __future__ import annotations
@@ -12,19 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from polymq.protocols.nsq import problems
+from polymq.wire.go_json import INT32, INT64, decode_struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, NoReturn
 
     from polymq.protocols.nsq.settings import NsqSettings
 
 __all__ = ["Agreement", "Wishes", "first_agreement", "negotiate", "parse_wishes"]
 
-_INT64_MAX: Final = (1 << 63) - 1
-_INT32_MAX: Final = (1 << 31) - 1
-# No integer of 64 bits has more characters; Python refuses to convert very long ones.
-_INTEGER_SIZE_MAX: Final = 20
 _HEARTBEAT_INTERVAL_MS_MIN: Final = 1000
 _MESSAGE_TIMEOUT_MS_MIN: Final = 1000
 _OUTPUT_BUFFER_SIZE_BYTES_MIN: Final = 64
@@ -75,55 +69,22 @@ class Agreement:
     deflate_level: int = _DEFLATE_LEVEL
 
 
-class _Number:
-    """Stands for a number that is no integer of 64 bits: right where it is ignored, wrong where it is wanted."""
-
-
-class _Object:
-    """Stands for a JSON object, with its keys as often as they occur."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        self.pairs = pairs
-
-
-_NUMBER: Final = _Number()
-_TYPES: Final[Mapping[str, type]] = {
+_TYPES: Final[Mapping[str, type | range]] = {
     "client_id": str,
     "hostname": str,
     "user_agent": str,
     "feature_negotiation": bool,
-    "heartbeat_interval": int,
-    "output_buffer_size": int,
-    "output_buffer_timeout": int,
-    "sample_rate": int,
-    "msg_timeout": int,
+    "heartbeat_interval": INT64,
+    "output_buffer_size": INT64,
+    "output_buffer_timeout": INT64,
+    "sample_rate": INT32,
+    "msg_timeout": INT64,
     "tls_v1": bool,
     "snappy": bool,
     "deflate": bool,
-    "deflate_level": int,
+    "deflate_level": INT64,
 }
 assert set(_TYPES) == set(Wishes.__dataclass_fields__)
-
-
-def _integer(text: str) -> int | _Number:
-    value = int(text) if len(text) <= _INTEGER_SIZE_MAX else _INT64_MAX + 1
-    return value if -_INT64_MAX - 1 <= value <= _INT64_MAX else _NUMBER
-
-
-def _fraction(_text: str) -> _Number:
-    return _NUMBER
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_Object, parse_int=_integer, parse_float=_fraction, parse_constant=_no_constant)
-
-
-def _fold(key: str) -> str:
-    """Bring a key to the case in which Go compares: letter by letter, so that nothing changes its length."""
-    return "".join(folded if len(folded := letter.casefold()) == 1 else letter for letter in key)
 
 
 def parse_wishes(body: bytes) -> Wishes | None:
@@ -131,35 +92,8 @@ def parse_wishes(body: bytes) -> Wishes | None:
 
     Source: Go, encoding/json; NSQ 1.3.0, nsqd/client_v2.go, identifyDataV2.
     """
-    try:
-        # Go replaces what is not UTF-8, and does not take a byte order mark for white space.
-        document = _DECODER.decode(body.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    if document is None:
-        return Wishes()
-    if not isinstance(document, _Object):
-        return None
-    found: dict[str, Any] = {}
-    for key, value in document.pairs:
-        name = _fold(key)
-        wanted = _TYPES.get(name)
-        if wanted is None or value is None:
-            continue
-        if type(value) is not wanted or not _fits(name, value):
-            return None
-        found[name] = value
-    return Wishes(**{name: _printable(value) for name, value in found.items()})
-
-
-def _fits(name: str, value: Any) -> bool:
-    """Say whether a number fits the width that nsqd gives it; all others were found to fit 64 bits."""
-    return name != "sample_rate" or -_INT32_MAX - 1 <= value <= _INT32_MAX
-
-
-def _printable(value: Any) -> Any:
-    """Replace halves of surrogate pairs, which JSON can spell and UTF-8 cannot."""
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
+    found = decode_struct(body, _TYPES)
+    return None if found is None else Wishes(**found)
 
 
 def first_agreement(settings: NsqSettings) -> Agreement:

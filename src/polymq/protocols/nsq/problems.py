@@ -12,8 +12,10 @@ from polymq.protocols.nsq.states import Command
 
 __all__ = [
     "AUTH_DISABLED",
+    "AUTH_EMPTY",
     "AUTH_FAILED",
     "AUTH_PARAMETERS",
+    "AUTH_SET",
     "BAD_MESSAGE_ID",
     "BAD_PROTOCOL",
     "COMPRESSION_CONFLICT",
@@ -51,6 +53,8 @@ BAD_MESSAGE_ID: Final = b"E_INVALID invalid message ID"
 HEARTBEATS_DISABLED: Final = b"E_INVALID cannot SUB with heartbeats disabled"
 AUTH_PARAMETERS: Final = b"E_INVALID AUTH invalid number of parameters"
 AUTH_DISABLED: Final = b"E_AUTH_DISABLED AUTH disabled"
+AUTH_EMPTY: Final = b"E_UNAUTHORIZED AUTH no authorizations found"
+AUTH_SET: Final = b"E_INVALID AUTH already set"
 AUTH_FAILED: Final = b"E_AUTH_FAILED AUTH failed"
 COMPRESSION_CONFLICT: Final = b"E_IDENTIFY_FAILED cannot enable both deflate and snappy compression"
 

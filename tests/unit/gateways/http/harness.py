@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from polymq.gateways.effects import Effect
-    from polymq.protocols.http.router import Router
+    from polymq.gateways.http.gateway import Answering
     from tests.unit.core.fakes import FakeClock
 
 Context = TypeVar("Context")
@@ -21,7 +21,7 @@ Context = TypeVar("Context")
 class Wire(Generic[Context]):
     """Feeds a gateway and carries out its effects. `output` is what the peer has; `log` the effects' names."""
 
-    def __init__(self, router: Router[Context], context: Context, clock: FakeClock) -> None:
+    def __init__(self, router: Answering[Context], context: Context, clock: FakeClock) -> None:
         self.clock = clock
         self.gateway = HttpGateway(router, context, clock)
         self.output = b""

@@ -21,6 +21,8 @@ NODE = NsqNode(
     started_at_ns=1_699_999_000_000_000_000,
     tcp_address="127.0.0.1:24150",
     http_address="127.0.0.1:24151",
+    broadcast_tcp_port=24150,
+    broadcast_http_port=24151,
 )
 
 

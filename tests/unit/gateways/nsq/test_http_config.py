@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from polymq.limits import LOOKUP_ADDRESSES_MAX
 from tests.unit.gateways.nsq.http_world import NsqWorld, message, parse
 
 
@@ -56,6 +59,21 @@ def test_wrong_log_levels(world: NsqWorld, value: bytes) -> None:
 def test_addresses_are_changed(world: NsqWorld, value: bytes, shown: str) -> None:
     assert world.ask("PUT", "/config/nsqlookupd_tcp_addresses", value).text == shown
     assert world.get("/config/nsqlookupd_tcp_addresses").text == shown
+
+
+def test_whoever_announces_this_node_is_told(world: NsqWorld) -> None:
+    told: list[list[str]] = []
+    world.context.change_lookupd_addresses = told.append
+    for value in (b'["a:1"]', b"[]", b"null", b"[1]"):
+        world.ask("PUT", "/config/nsqlookupd_tcp_addresses", value)
+    assert told == [["a:1"], [], []]
+
+
+def test_addresses_are_no_more_than_anybody_needs(world: NsqWorld) -> None:
+    most = ["a:1"] * LOOKUP_ADDRESSES_MAX
+    assert world.ask("PUT", "/config/nsqlookupd_tcp_addresses", json.dumps(most).encode()).status == 200
+    more = [*most, "a:1"]
+    assert message(world.ask("PUT", "/config/nsqlookupd_tcp_addresses", json.dumps(more).encode())) == (400, "INVALID_VALUE")
 
 
 @pytest.mark.parametrize("value", [b"[1]", b'"a:1"', b"{}", b"[] []"])

@@ -1,0 +1,232 @@
+"""nsqlookupd's HTTP interface: who has what, and what operators do about it.
+
+The answers are nsqlookupd 1.3.0's, byte for byte where clients look, but lists are sorted: there they come in another
+order every time. The old wrapping in `status_code` and `data` is no more there, whatever a client accepts.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from polymq.errors import Refusal
+from polymq.gateways.nsq import http_answers, http_format
+from polymq.gateways.nsq.http_answers import DONE, ApiError, arguments, json_headers, refuse
+from polymq.limits import HTTP_BODY_DISCARDED_BYTES_MAX
+from polymq.protocols.http.decode import BodyRule
+from polymq.protocols.http.router import Route, Router
+from polymq.protocols.nsq.names import is_valid_name
+from polymq.protocols.nsqlookup.settings import VERSION
+from polymq.wire.exchange import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from polymq.core.ports import Clock
+    from polymq.gateways.nsqlookup.registry import Node, Producer, Registry
+    from polymq.wire.exchange import Request
+
+__all__ = ["LookupHttp", "lookup_router"]
+
+# What is shown of a producer that was never hidden: Go's zero time.
+_NEVER_NS: Final = -6795364578871345152
+_PIECE_SIZE_BYTES: Final = 32 * 1024
+
+
+@dataclass(slots=True)
+class LookupHttp:
+    """The context of every endpoint here."""
+
+    registry: Registry
+    clock: Clock
+
+
+def endpoint(function: Callable[[Request, LookupHttp], Response]) -> Callable[[Request, LookupHttp], Response]:
+    """Turn what an endpoint raises into an answer."""
+
+    @functools.wraps(function)
+    def answering(request: Request, context: LookupHttp) -> Response:
+        try:
+            return function(request, context)
+        except ApiError as problem:
+            return http_answers.error(problem.status, problem.message)
+        except Refusal as refusal:
+            return http_answers.error(*http_answers.REFUSALS[refusal.code])
+
+    return answering
+
+
+def ping(_request: Request, _context: LookupHttp) -> Response:
+    """GET /ping: the one answer without `X-NSQ-Content-Type`."""
+    return Response(body=b"OK")
+
+
+def info(_request: Request, _context: LookupHttp) -> Response:
+    """GET /info."""
+    return http_answers.json({"version": VERSION})
+
+
+def topics(_request: Request, context: LookupHttp) -> Response:
+    """GET /topics."""
+    return http_answers.json({"topics": context.registry.topics()})
+
+
+@endpoint
+def channels(request: Request, context: LookupHttp) -> Response:
+    """GET /channels?topic=."""
+    return http_answers.json({"channels": context.registry.channels(_argument(request, "topic"))})
+
+
+@endpoint
+def lookup(request: Request, context: LookupHttp) -> Response:
+    """GET /lookup?topic=: whom a consumer has to connect to."""
+    topic = _argument(request, "topic")
+    producers = context.registry.lookup(topic)
+    if producers is None:
+        raise ApiError(404, "TOPIC_NOT_FOUND")
+    return http_answers.json({"channels": context.registry.channels(topic), "producers": [_node(node) for node in producers]})
+
+
+def nodes(_request: Request, context: LookupHttp) -> Response:
+    """GET /nodes: everybody who is alive, with topics; written node by node."""
+    return Response(headers=json_headers(), body=_listed(b'{"producers":[', _nodes(context.registry), b"]}"))
+
+
+def debug(_request: Request, context: LookupHttp) -> Response:
+    """GET /debug: the registry as it is."""
+    return Response(headers=json_headers(), body=_listed(b"{", _registrations(context), b"}"))
+
+
+@endpoint
+def create_topic(request: Request, context: LookupHttp) -> Response:
+    """POST /topic/create?topic=."""
+    topic = _argument(request, "topic")
+    if not is_valid_name(topic.encode("utf-8")):
+        raise ApiError(400, "INVALID_ARG_TOPIC")
+    context.registry.create_topic(topic)
+    return DONE
+
+
+@endpoint
+def delete_topic(request: Request, context: LookupHttp) -> Response:
+    """POST /topic/delete?topic=: whether there is one or not."""
+    context.registry.delete_topic(_argument(request, "topic"))
+    return DONE
+
+
+@endpoint
+def tombstone(request: Request, context: LookupHttp) -> Response:
+    """POST /topic/tombstone?topic=&node=."""
+    topic = _argument(request, "topic")
+    context.registry.tombstone(topic, _argument(request, "node"))
+    return DONE
+
+
+@endpoint
+def create_channel(request: Request, context: LookupHttp) -> Response:
+    """POST /channel/create?topic=&channel=: and its topic."""
+    context.registry.create_channel(*_topic_and_channel(request))
+    return DONE
+
+
+@endpoint
+def delete_channel(request: Request, context: LookupHttp) -> Response:
+    """POST /channel/delete?topic=&channel=."""
+    if not context.registry.delete_channel(*_topic_and_channel(request)):
+        raise ApiError(404, "CHANNEL_NOT_FOUND")
+    return DONE
+
+
+def lookup_router() -> Router[LookupHttp]:
+    """Make the table."""
+    body = BodyRule(HTTP_BODY_DISCARDED_BYTES_MAX, reads=True)
+    routes = [
+        Route("GET", "/ping", ping),
+        Route("GET", "/info", info),
+        Route("GET", "/debug", debug),
+        Route("GET", "/lookup", lookup, body),
+        Route("GET", "/topics", topics),
+        Route("GET", "/channels", channels, body),
+        Route("GET", "/nodes", nodes),
+        Route("POST", "/topic/create", create_topic, body),
+        Route("POST", "/topic/delete", delete_topic, body),
+        Route("POST", "/topic/tombstone", tombstone, body),
+        Route("POST", "/channel/create", create_channel, body),
+        Route("POST", "/channel/delete", delete_channel, body),
+    ]
+    return Router(routes, refuse=refuse)
+
+
+def _argument(request: Request, name: str) -> str:
+    value = arguments(request).get(name)
+    if value is None:
+        raise ApiError(400, f"MISSING_ARG_{name.upper()}")
+    return value
+
+
+def _topic_and_channel(request: Request) -> tuple[str, str]:
+    names = []
+    for parameter in ("topic", "channel"):
+        name = _argument(request, parameter)
+        if not is_valid_name(name.encode("utf-8")):
+            raise ApiError(400, f"INVALID_ARG_{parameter.upper()}")
+        names.append(name)
+    return names[0], names[1]
+
+
+def _node(node: Node) -> dict[str, object]:
+    identity = node.identity
+    return {
+        "remote_address": node.remote_address,
+        "hostname": identity.hostname,
+        "broadcast_address": identity.broadcast_address,
+        "tcp_port": identity.tcp_port,
+        "http_port": identity.http_port,
+        "version": identity.version,
+    }
+
+
+def _nodes(registry: Registry) -> Iterator[bytes]:
+    for node in registry.nodes():
+        found = registry.topics_of(node)
+        described = _node(node) | {"tombstones": [hidden for _, hidden in found], "topics": [topic for topic, _ in found]}
+        yield http_format.json(described)
+
+
+def _registrations(context: LookupHttp) -> Iterator[bytes]:
+    now_ns, wall_ns = context.clock.monotonic_ns(), context.clock.wall_ns()
+    for key, producers in context.registry.registrations():
+        shown = [_registration(producer, wall_ns, wall_ns - now_ns) for producer in producers]
+        yield http_format.json(key) + b":" + http_format.json(shown)
+
+
+def _registration(producer: Producer, wall_ns: int, to_wall_ns: int) -> dict[str, object]:
+    """Times are shown on the wall clock and kept on the other one."""
+    node, hidden_ns = producer.node, producer.tombstoned_ns
+    return {
+        "broadcast_address": node.identity.broadcast_address,
+        "hostname": node.identity.hostname,
+        "http_port": node.identity.http_port,
+        "id": node.remote_address,
+        "last_update": wall_ns if node.heard_ns is None else node.heard_ns + to_wall_ns,
+        "tcp_port": node.identity.tcp_port,
+        "tombstoned": hidden_ns is not None,
+        "tombstoned_at": _NEVER_NS if hidden_ns is None else hidden_ns + to_wall_ns,
+        "version": node.identity.version,
+    }
+
+
+def _listed(opening: bytes, items: Iterator[bytes], closing: bytes) -> Iterator[bytes]:
+    """Write a list, in pieces that are worth a write."""
+    piece = bytearray(opening)
+    separator = b""
+    for item in items:
+        piece += separator
+        piece += item
+        separator = b","
+        if len(piece) >= _PIECE_SIZE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    piece += closing
+    yield bytes(piece)
