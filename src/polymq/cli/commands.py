@@ -35,6 +35,7 @@ OWN: Final = {
     "inspect": "polymq.cli.inspect",
     "import": "polymq.cli.import_",
     "nsqd": "polymq.cli.nsqd",
+    "nsqlookupd": "polymq.cli.nsqlookupd",
     "secret": "polymq.cli.secret",
 }
 
