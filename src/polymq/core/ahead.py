@@ -11,8 +11,12 @@ import struct
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from polymq.core.lease_window import WAITING
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from polymq.core.lease_window import LeaseWindow
 
 __all__ = ["LEFT_OUT", "Ahead"]
 
@@ -28,7 +32,7 @@ class Ahead:
     """Ranges [first, end) in order, each with how often its messages were out before, or LEFT_OUT.
 
     `left_out` is how many messages the ranges leave out: counted along, because a group's depth is asked for every
-    turn. Cost: 24 bytes per range; all methods but `ranges` and `pieces` are O(1).
+    turn. Cost: 24 bytes per range; `append`, `pass_to` and what asks about an offset are O(1).
     """
 
     __slots__ = ("_attempts", "_ends", "_firsts", "_passed", "left_out")
@@ -102,6 +106,14 @@ class Ahead:
         if self._passed < len(self._firsts) and self._firsts[self._passed] <= offset:
             return self._attempts[self._passed]
         return 0
+
+    def recall(self, window: LeaseWindow) -> None:
+        """Recovery: let what was out when the process died have been out before, as often as was known ahead."""
+        for first, end, attempts in self.ranges():
+            for offset in range(first, min(end, window.next) if attempts > 0 else first):
+                state, counted, _owner = window.slot(offset)
+                if state == WAITING and counted < attempts:
+                    window.restore(offset, attempts, deferred=False)
 
     def cut_below(self, end: int) -> None:
         """Forget the ranges that end at or before an offset."""

@@ -45,17 +45,6 @@ class Partition:
         """How many messages no group may have yet."""
         return 0 if self.held_from is None else max(0, self.log.readable - self.held_from)
 
-    def append(self, batch: MessageBatch, *, wall_ns: int, origin: int) -> Ticket:
-        """Stage a batch for this turn's write; raises Refusal when the store cannot take it.
-
-        The time of a record never goes backwards within a partition, whatever the wall clock does.
-        """
-        self.last_time_ns = max(self.last_time_ns, wall_ns)
-        try:
-            return self.log.append(batch, now_ns=self.last_time_ns, origin=origin)
-        except (StoreFull, StoreFailed) as error:
-            raise _refused(error) from error
-
     def append_records(self, records: memoryview, count: int, *, time_ns: int, origin: int) -> Ticket:
         """Stage encoded records as one batch whose time is `time_ns`, to which their own times are differences.
 
@@ -66,12 +55,21 @@ class Partition:
         try:
             return self.log.append_records(records, count, now_ns=time_ns, origin=origin)
         except (StoreFull, StoreFailed) as error:
-            raise _refused(error) from error
+            code = RefusalCode.STORE_FULL if isinstance(error, StoreFull) else RefusalCode.STORE_FAILED
+            raise Refusal(code, str(error)) from error
 
+    def append(self, batch: MessageBatch, *, wall_ns: int, origin: int) -> Ticket:
+        """Stage a batch for this turn's write; raises Refusal when the store cannot take it.
 
-def _refused(error: StoreFull | StoreFailed) -> Refusal:
-    code = RefusalCode.STORE_FULL if isinstance(error, StoreFull) else RefusalCode.STORE_FAILED
-    return Refusal(code, str(error))
+        The time of a record never goes backwards within a partition, whatever the wall clock does.
+        """
+        self.last_time_ns = max(self.last_time_ns, wall_ns)
+        try:
+            return self.log.append(batch, now_ns=self.last_time_ns, origin=origin)
+        except StoreFull as error:
+            raise Refusal(RefusalCode.STORE_FULL, str(error)) from error
+        except StoreFailed as error:
+            raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
 
 
 class Topic:

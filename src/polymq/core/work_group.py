@@ -15,7 +15,8 @@ from polymq.core import journal_entries
 from polymq.core.ahead import LEFT_OUT, Ahead
 from polymq.core.deadlines import DueHeap
 from polymq.core.group import Delivery, GroupKind, Subscription
-from polymq.core.lease_window import FAIL_NOT_OWNED, WAITING, LeaseWindow
+from polymq.core.lease_window import FAIL_NOT_OWNED, LeaseWindow
+from polymq.core.reading import reach
 from polymq.errors import Refusal, RefusalCode
 
 if TYPE_CHECKING:
@@ -84,15 +85,6 @@ class Share:
         if end > next_offset:
             self.window.skip(end - next_offset)
 
-    def recall_attempts(self) -> None:
-        """Recovery: what was out when the process died had been out before, as often as was known ahead."""
-        for first, end, attempts in self.ahead.ranges():
-            if attempts > 0:
-                for offset in range(first, min(end, self.window.next)):
-                    state, counted, _owner = self.window.slot(offset)
-                    if state == WAITING and counted < attempts:
-                        self.window.restore(offset, attempts, deferred=False)
-
     def take(self, count: int, size_bytes: int) -> Slice | None:
         """Read the next messages that were never handed out."""
         if self.ahead:
@@ -103,24 +95,9 @@ class Share:
             return None
         if self.reader is None:
             self.reader = self.partition.log.reader(start)
-        elif self.reader.offset != start and not self._reach(self.reader, start):
+        elif self.reader.offset != start and not reach(self.reader, start):
             return None
         return self.reader.take(count, size_bytes)
-
-    def _reach(self, reader: Reader, start: int) -> bool:
-        """Move a reader to an offset; False while the disk is read.
-
-        A group may leave out every other message, and a reader that seeks forgets what it has at hand: so it steps
-        over a few records by taking them.
-        """
-        while 0 < start - reader.offset <= limits.SLICE_MESSAGES_MAX:
-            if reader.take(start - reader.offset, limits.SLICE_SIZE_BYTES_MAX) is None:
-                if reader.waiting:
-                    return False
-                break
-        if reader.offset != start:
-            reader.seek(start)
-        return True
 
     def take_back(self, offset: int) -> Slice | None:
         """Read one message that was handed out before; None while the disk is read."""
@@ -527,7 +504,7 @@ class WorkGroup:
             if number not in windows:
                 continue
             share.window = windows[number]
-            share.recall_attempts()
+            share.ahead.recall(share.window)
             for offset, _state, attempts in list(share.window.unsettled()):
                 message_id = number << limits.OFFSET_BITS | offset
                 if message_id in due:
