@@ -16,13 +16,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.cli.nsqd_options import BY_FLAG, OPTIONS, from_flag
+from polymq.cli.nsqd import NSQD as NSQD_PROGRAM
+from polymq.cli.nsqd_options import from_flag
+from polymq.cli.nsqlookupd import NSQLOOKUPD
 from tests.interop.raw import Raw
 from tests.interop.servers import NSQD, STOP_TIMEOUT_S, Running, answers, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from polymq.cli.nsq_flags import Program
 
 START_TIMEOUT_S = 20.0
 POLYMQ = [sys.executable, "-m", "polymq.cli"]
@@ -265,15 +269,43 @@ def test_a_running_nsqd_keeps_its_folder(tmp_path: Path) -> None:
     assert "stop that nsqd first" in done.stderr
 
 
-def test_every_flag_of_the_real_nsqd_is_known_with_its_default() -> None:
-    said = subprocess.run([str(NSQD), "-help"], capture_output=True, text=True, check=False, timeout=20).stderr
+@pytest.mark.parametrize("program", [NSQD_PROGRAM, NSQLOOKUPD], ids=lambda program: program.name)
+def test_every_flag_of_the_real_program_is_known_with_its_default(program: Program) -> None:
+    said = subprocess.run([str(NSQD.with_name(program.name)), "-help"], capture_output=True, text=True, check=False, timeout=20).stderr
     flags = {match[1]: match[2] for match in re.finditer(r"^  -([a-z0-9-]+)(?: \w+)?\n(.*)$", said, re.MULTILINE)}
-    assert set(flags) == {option.flag for option in OPTIONS if not option.unreleased}
+    assert set(flags) == {option.flag for option in program.options if not option.unreleased}
     for flag, text in flags.items():
         found = re.findall(r'\(default "?([^()"]*)"?\)', text)
-        option = BY_FLAG[flag]
+        option = program.by_flag()[flag]
         if found and flag not in ("node-id", "broadcast-address"):
             assert from_flag(option, option.default) == from_flag(option, found[-1].partition(",")[0]), flag
+
+
+def test_the_real_nsqd_finds_polymq_in_place_of_nsqlookupd(tmp_path: Path) -> None:
+    tcp, http = (f"127.0.0.1:{port}" for port in free_ports(2))
+    with (tmp_path / "lookup.log").open("wb") as log:
+        lookup = subprocess.Popen(
+            [*POLYMQ, "nsqlookupd", "-tcp-address", tcp, f"--http-address={http}"], stdout=log, stderr=log, cwd=tmp_path
+        )
+    try:
+        began = time.monotonic()
+        while not answers(http):
+            assert lookup.poll() is None, (tmp_path / "lookup.log").read_text()
+            assert time.monotonic() - began < START_TIMEOUT_S
+            time.sleep(0.02)
+        directory = Running("", tcp, http)
+        assert json.loads(directory.request("GET", "/nodes")[1]) == {"producers": []}, "it is no node itself"
+        with served([str(NSQD)], tmp_path / "nsq", f"-lookupd-tcp-address={tcp}") as server:
+            post(server, "/topic/create?topic=t")
+            while directory.request("GET", "/lookup?topic=t")[0] != 200:
+                assert time.monotonic() - began < START_TIMEOUT_S
+                time.sleep(0.02)
+            (producer,) = json.loads(directory.request("GET", "/lookup?topic=t")[1])["producers"]
+            assert f"{producer['broadcast_address']}:{producer['tcp_port']}" == server.tcp
+    finally:
+        lookup.terminate()
+        assert lookup.wait(STOP_TIMEOUT_S) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lookup.log", "nsq", "nsq.log"], "it keeps nothing"
 
 
 def test_nsqds_own_example_file_starts_polymq(tmp_path: Path) -> None:

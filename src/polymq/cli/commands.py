@@ -33,9 +33,10 @@ OWN: Final = {
     "tail": "polymq.cli.tail",
     "stats": "polymq.cli.stats",
     "inspect": "polymq.cli.inspect",
-    "secret": "polymq.cli.secret",
     "import": "polymq.cli.import_",
     "nsqd": "polymq.cli.nsqd",
+    "nsqlookupd": "polymq.cli.nsqlookupd",
+    "secret": "polymq.cli.secret",
 }
 
 
