@@ -45,6 +45,11 @@ class Ticket:
         self.failure = reason
 
 
+def echo(line: bytes, effects: list[Effect]) -> None:
+    """Answer a line with itself: for a fake gateway's `on_line`."""
+    effects.append(Send(line + b"\n"))
+
+
 def failure(reason: str) -> bytes:
     return f"FAILED {reason}\n".encode()
 
