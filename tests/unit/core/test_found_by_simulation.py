@@ -27,11 +27,11 @@ MS = 1_000_000
 class Process:
     """A broker on a fake disk whose syncs take as long as the test wants."""
 
-    def __init__(self, files: FakeFiles, clock: FakeClock, *, sync_ns: int = 0) -> None:
+    def __init__(self, files: FakeFiles, clock: FakeClock, *, sync_ns: int = 0, boot_id: str = "boot") -> None:
         self.files, self.clock = files, clock
         self.worker = FakeWorker(clock, 1, delay_ns_max=sync_ns)
         settings = StoreSettings(free_bytes_min=0, reserved_part_max=1.0)
-        self.store = Store.open(files, self.worker, clock=clock, boot_id="boot", random_u64=lambda: 7, settings=settings)
+        self.store = Store.open(files, self.worker, clock=clock, boot_id=boot_id, random_u64=lambda: 7, settings=settings)
         self.broker = Broker(self.store, clock, Random(1))
         self.broker.start()
         self.session = self.broker.session(ANONYMOUS)
@@ -116,7 +116,7 @@ def test_seed_105_settles_of_a_log_that_a_start_could_not_read_are_not_forgotten
     first.wait(2 * SECOND_NS)
     files = first.files.crash()
     files.faults.append(DiskFault("read", path="partitions/"))
-    second = Process(files, clock)
+    second = Process(files, clock, boot_id="another, so that every log is looked at")
     assert "cannot be read" in second.session.health()[0]
     second.turn()
     third = Process(second.files.crash(), clock)
