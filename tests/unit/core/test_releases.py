@@ -58,7 +58,7 @@ def test_nothing_is_undone_because_a_partition_could_not_be_read() -> None:
     waiting: dict[int, int] = {}
     found = reconcile(Log(failed="damaged", end=3), Log(), waiting, {7: (5, 700, True), 8: (6, 800, False)})  # type: ignore[arg-type]
     assert (found.undone, found.done, waiting) == ({}, [], {})
-    assert found.unsure == [(5, run(7, 2))]
+    assert found.kept == [(5, run(7, 2))]
 
 
 def test_a_release_into_a_partition_that_cannot_be_read_is_remembered(released: World) -> None:
