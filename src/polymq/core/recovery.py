@@ -459,7 +459,8 @@ def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Pa
     for base_offset, runs in found.kept:
         schedule.restore_release(base_offset, runs)
     for offset, due_ns in waiting.items():
-        if log.start <= offset < log.end:
+        # Of a log that could not be read nobody knows where it ends: the next start may find them.
+        if log.failed or log.start <= offset < log.end:
             schedule.restore(offset, due_ns)
     return [(topic, partition, base_offset, runs) for base_offset, runs in found.done]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Found", "reconcile"]
 
 _PAIRS_PER_ENTRY: Final = 4096
+_OFFSET_END: Final = 1 << 63
 
 
 @dataclass(slots=True)
@@ -62,7 +63,8 @@ def reconcile(log: Log, schedule_log: Log, waiting: dict[int, int], releases: Ma
         else:
             found.undone[offset] = due_ns
     # Offsets behind the end of the schedule are for other messages by the time of the next start.
-    found.kept = _stretches(sorted((target, offset) for offset, target in kept.items() if offset < schedule_log.end))
+    there = schedule_log.end if not schedule_log.failed else _OFFSET_END
+    found.kept = _stretches(sorted((target, offset) for offset, target in kept.items() if offset < there))
     lost = [(target, offset) for offset, target in noted.items() if waiting.pop(offset, None) is not None]
     found.done = _stretches(lost)
     waiting.update(found.undone)

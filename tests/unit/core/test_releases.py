@@ -238,6 +238,21 @@ def test_a_message_that_a_group_was_emptied_of_stays_so_when_only_its_release_is
     assert delivered(single) == []
 
 
+def test_seed_72_a_schedule_that_a_start_could_not_read_is_not_forgotten_by_a_snapshot(single: World) -> None:
+    single.consume("t", "g", 0)
+    single.publish("t", b"x", delay_ns=SECOND_NS)
+    single.turn()
+    schedule = single.store.logs[1]
+    schedule.failed, schedule.end = "damaged", 0
+    single.restart()
+    assert single.view().scheduled == 1
+    single.wait(2)
+    single.broker.snapshot()
+    schedule.failed, schedule.end = "", 1
+    single.restart(cut=False)
+    assert delivered(single) == [b"x"]
+
+
 def test_a_snapshot_after_a_start_keeps_releases_that_may_be_lost_yet(released: World) -> None:
     released.restart()
     released.broker.snapshot()
