@@ -129,7 +129,7 @@ class AccessSettings:
     http: str = setting(
         "open",
         ChoiceKind(("open", "login")),
-        "login: requests over HTTP need a secret as well (Authorization: Bearer), /ping and /healthz excepted",
+        "login: requests over HTTP need a secret as well (Authorization: Bearer), but for /ping, /healthz and looking up nodes (GET of 4161)",
     )
 
 

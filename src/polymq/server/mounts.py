@@ -21,7 +21,7 @@ from polymq.gateways.nsq.http import TlsRequired, concerns_all, nsq_router
 from polymq.gateways.nsq.http_answers import refuse as refuse_nsq
 from polymq.gateways.nsq.http_context import NsqChanging, NsqHttp, NsqNode
 from polymq.gateways.nsq.tcp import NsqGateway
-from polymq.gateways.nsqlookup.http import LookupHttp, lookup_router
+from polymq.gateways.nsqlookup.http import OPEN_METHODS, LookupHttp, concerns_every_node, lookup_router
 from polymq.gateways.nsqlookup.registry import Registry
 from polymq.gateways.nsqlookup.tcp import LookupGateway
 from polymq.protocols.http.router import Route, Router
@@ -201,12 +201,20 @@ def _guarded(
     refuse: Callable[[int], Response],
     open_path: str,
     concerns_all: Callable[[Request], Action | None],
+    *,
+    open_methods: frozenset[str] = frozenset(),
 ) -> Callable[[Peer], Answering[Context]]:
     """Have requests of a connection answered: by the router, or by a guard in front of it if the settings ask for that."""
     if node.guests is None:
         return lambda _peer: router
     door = GuardedDoor(
-        router, node.guests, with_session=with_session, refuse=refuse, open_paths=frozenset({open_path}), concerns_all=concerns_all
+        router,
+        node.guests,
+        with_session=with_session,
+        refuse=refuse,
+        open_paths=frozenset({open_path}),
+        concerns_all=concerns_all,
+        open_methods=open_methods,
     )
     return lambda peer: GuardedRouter(door, peer, node.clock)
 
@@ -257,10 +265,13 @@ def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | No
     if tcp is not None:
         mounts.append(Mount("NSQ lookup", tcp, lambda peer: LookupGateway(registry, identity, peer, node.clock.monotonic_ns)))
     if http is not None:
-        router, context = lookup_router(), LookupHttp(registry, node.clock)
+        context = LookupHttp(registry, node.clock)
+        guarded = _guarded(
+            node, lookup_router(), lambda context, _session: context, refuse_nsq, "/ping", concerns_every_node, open_methods=OPEN_METHODS
+        )
         answers: dict[int, int] = {}
         mounts.append(
-            Mount("NSQ lookup's HTTP", http, lambda peer: HttpGateway(router, context, node.clock, peer, answers=answers), answers)
+            Mount("NSQ lookup's HTTP", http, lambda peer: HttpGateway(guarded(peer), context, node.clock, peer, answers=answers), answers)
         )
     return registry
 

@@ -181,6 +181,46 @@ def test_doors_are_guarded_if_they_are_to_be(tmp_path: Path) -> None:
     node.close()
 
 
+def test_only_who_may_manage_everything_changes_the_directory_of_a_guarded_node(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.toml"
+    entries = {"operator": 'actions = ["manage"]', "reader": 'actions = ["read"]', "one": 'topic = "^t$", actions = ["manage"]'}
+    keys.write_text(
+        "".join(
+            f'[keys.{name}]\nsecret_hash = "{hashlib.sha256(name.encode()).hexdigest()}"\npermissions = [{{ {entry} }}]\n'
+            for name, entry in entries.items()
+        )
+    )
+    lookup = nsq(tcp=None, http=None, lookup_tcp=ANY_PORT, lookup_http=ANY_PORT)
+    settings = Settings(
+        server=ServerSettings(data=tmp_path / "data", http=None), access=AccessSettings(file=str(keys), http="login"), nsq=lookup
+    )
+    node = Node(settings)
+    mounts = mount_all(node, backlog=5)
+    http = mounts[1]
+
+    def ask(request: str, secret: str = "") -> bytes:
+        effects: list[Any] = []
+        header = f"Authorization: Bearer {secret}\r\n" if secret else ""
+        http.factory(Peer("127.0.0.1", 1)).feed(memoryview(f"{request} HTTP/1.1\r\nHost: h\r\n{header}\r\n".encode()), effects)
+        data: bytes = effects[0].data
+        return data[9:12]
+
+    assert ask("POST /topic/create?topic=t", "operator") == b"200"
+    for path in ("/topic/delete?topic=t", "/topic/tombstone?topic=t&node=h:1", "/channel/create?topic=t&channel=c"):
+        assert [ask(f"POST {path}", secret) for secret in ("", "wrong", "reader", "one", "operator")] == [
+            b"401",
+            b"401",
+            b"403",
+            b"403",
+            b"200",
+        ]
+    for path in ("/lookup?topic=t", "/nodes", "/topics", "/channels?topic=t", "/ping"):
+        assert ask(f"GET {path}") == b"200", "consumers cannot bring a secret"
+    for mount in mounts:
+        mount.listener.close()
+    node.close()
+
+
 IDENTITY = str(Path(__file__).parents[1] / "wire" / "self_signed.pem")
 
 

@@ -133,11 +133,11 @@ def _key(secret: bytes, remote_host: str) -> bytes:
 class GuardedDoor(Generic[Context]):
     """What a guarded door is like: its endpoints, how a context is given a session, and how it refuses.
 
-    `open_paths` are answered to anybody (health checks know no secrets). `concerns_all` says of a request that is not
-    about single topics what one must be allowed to do to all of them.
+    `open_paths` are answered to anybody (health checks know no secrets), and so are requests with one of `open_methods`.
+    `concerns_all` says of a request that is not about single topics what one must be allowed to do to all of them.
     """
 
-    __slots__ = ("concerns_all", "guests", "open_paths", "refuse", "router", "with_session")
+    __slots__ = ("concerns_all", "guests", "open_methods", "open_paths", "refuse", "router", "with_session")
 
     def __init__(
         self,
@@ -148,6 +148,7 @@ class GuardedDoor(Generic[Context]):
         refuse: Callable[[int], Response],
         open_paths: frozenset[str],
         concerns_all: Callable[[Request], Action | None],
+        open_methods: frozenset[str] = frozenset(),
     ) -> None:
         self.router = router
         self.guests = guests
@@ -155,6 +156,7 @@ class GuardedDoor(Generic[Context]):
         self.refuse = refuse
         self.open_paths = open_paths
         self.concerns_all = concerns_all
+        self.open_methods = open_methods
 
 
 class GuardedRouter(Generic[Context]):
@@ -172,7 +174,7 @@ class GuardedRouter(Generic[Context]):
     def answer(self, request: Request, context: Context) -> Response | Retry:
         """Find out who asks, then have the endpoint answer."""
         door = self._door
-        if request.path in door.open_paths:
+        if request.path in door.open_paths or request.method in door.open_methods:
             return door.router.answer(request, context)
         secret = secret_of(request)
         if not secret:
