@@ -8,6 +8,7 @@ from polymq.config_values import format_address
 from polymq.core.access import ANONYMOUS
 from polymq.gateways.nsq.stats_memory import memory_of_this_process
 from polymq.gateways.nsq.statsd import StatsdReport, statsd_prefix
+from polymq.protocols.http.client import without_user
 from polymq.server.statsd import StatsdSender
 from polymq.server.tls import http_requires_tls, tcp_requires_tls
 
@@ -31,7 +32,7 @@ def nsqd_options(section: config_sections.NsqSettings, *, broadcast_address: str
         "tls_root_ca_file": section.tls_root_ca_file,
         "tls_required": 2 if http_requires_tls(section) else 1 if tcp_requires_tls(section) else 0,
         "tls_min_version": _TLS_VERSIONS[section.tls_min_version],
-        "auth_http_addresses": list(section.auth_http_addresses),
+        "auth_http_addresses": [without_user(address) for address in section.auth_http_addresses],
         "http_client_connect_timeout": section.http_client_connect_timeout_ns,
         "http_client_request_timeout": section.http_client_request_timeout_ns,
         "max_channel_consumers": section.max_channel_consumers,

@@ -181,44 +181,72 @@ def test_doors_are_guarded_if_they_are_to_be(tmp_path: Path) -> None:
     node.close()
 
 
-def test_only_who_may_manage_everything_changes_the_directory_of_a_guarded_node(tmp_path: Path) -> None:
-    keys = tmp_path / "keys.toml"
-    entries = {"operator": 'actions = ["manage"]', "reader": 'actions = ["read"]', "one": 'topic = "^t$", actions = ["manage"]'}
-    keys.write_text(
-        "".join(
-            f'[keys.{name}]\nsecret_hash = "{hashlib.sha256(name.encode()).hexdigest()}"\npermissions = [{{ {entry} }}]\n'
-            for name, entry in entries.items()
-        )
-    )
-    lookup = nsq(tcp=None, http=None, lookup_tcp=ANY_PORT, lookup_http=ANY_PORT)
-    settings = Settings(
-        server=ServerSettings(data=tmp_path / "data", http=None), access=AccessSettings(file=str(keys), http="login"), nsq=lookup
-    )
-    node = Node(settings)
-    mounts = mount_all(node, backlog=5)
-    http = mounts[1]
+class Guarded:
+    """A node whose doors want secrets: whoever may do what, by name."""
 
-    def ask(request: str, secret: str = "") -> bytes:
+    def __init__(self, folder: Path, section: NsqSettings, entries: dict[str, str]) -> None:
+        keys = folder / "keys.toml"
+        keys.write_text(
+            "".join(
+                f'[keys.{name}]\nsecret_hash = "{hashlib.sha256(name.encode()).hexdigest()}"\npermissions = [{{ {entry} }}]\n'
+                for name, entry in entries.items()
+            )
+        )
+        access = AccessSettings(file=str(keys), http="login")
+        self.node = Node(Settings(server=ServerSettings(data=folder / "data", http=None), access=access, nsq=section))
+        self.mounts = mount_all(self.node, backlog=5)
+
+    def ask(self, request: str, secret: str = "") -> int:
+        """One HTTP request to the last port; the answer's status."""
         effects: list[Any] = []
         header = f"Authorization: Bearer {secret}\r\n" if secret else ""
-        http.factory(Peer("127.0.0.1", 1)).feed(memoryview(f"{request} HTTP/1.1\r\nHost: h\r\n{header}\r\n".encode()), effects)
-        data: bytes = effects[0].data
-        return data[9:12]
+        gateway = self.mounts[-1].factory(Peer("127.0.0.1", 1))
+        gateway.feed(memoryview(f"{request} HTTP/1.1\r\nHost: h\r\n{header}\r\n".encode()), effects)
+        return int(effects[0].data[9:12])
 
-    assert ask("POST /topic/create?topic=t", "operator") == b"200"
+    def close(self) -> None:
+        """Let go of everything."""
+        for mount in self.mounts:
+            mount.listener.close()
+        self.node.close()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Any]:
+    """Make such nodes."""
+    made: list[Guarded] = []
+
+    def make(section: NsqSettings, **entries: str) -> Guarded:
+        made.append(Guarded(tmp_path, section, entries))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+KEYS = {
+    "operator": 'actions = ["manage"]',
+    "reader": 'actions = ["read"]',
+    "one": 'topic = "^t$", actions = ["read", "manage"]',
+    "publisher": 'actions = ["publish"]',
+}
+
+
+def test_only_who_may_manage_everything_changes_the_directory_of_a_guarded_node(guarded: Any) -> None:
+    node = guarded(nsq(tcp=None, http=None, lookup_tcp=ANY_PORT, lookup_http=ANY_PORT), **KEYS)
+    assert node.ask("POST /topic/create?topic=t", "operator") == 200
     for path in ("/topic/delete?topic=t", "/topic/tombstone?topic=t&node=h:1", "/channel/create?topic=t&channel=c"):
-        assert [ask(f"POST {path}", secret) for secret in ("", "wrong", "reader", "one", "operator")] == [
-            b"401",
-            b"401",
-            b"403",
-            b"403",
-            b"200",
-        ]
+        assert [node.ask(f"POST {path}", secret) for secret in ("", "wrong", *KEYS)] == [401, 401, 200, 403, 403, 403]
     for path in ("/lookup?topic=t", "/nodes", "/topics", "/channels?topic=t", "/ping"):
-        assert ask(f"GET {path}") == b"200", "consumers cannot bring a secret"
-    for mount in mounts:
-        mount.listener.close()
-    node.close()
+        assert node.ask(f"GET {path}") == 200, "consumers cannot bring a secret"
+
+
+def test_options_are_for_who_may_read_everything_and_changing_them_for_who_may_manage_it(guarded: Any) -> None:
+    node = guarded(nsq(tcp=None, http=ANY_PORT, auth_http_addresses=("http://user:planted@auth",)), **KEYS)
+    assert [node.ask("GET /config/auth_http_addresses", secret) for secret in KEYS] == [403, 200, 403, 403]
+    assert [node.ask("PUT /config/log_level", secret) for secret in KEYS] == [413, 403, 403, 403]
+    assert [node.ask("GET /info", secret) for secret in KEYS] == [200] * 4
 
 
 IDENTITY = str(Path(__file__).parents[1] / "wire" / "self_signed.pem")

@@ -48,6 +48,11 @@ def test_options_are_those_of_the_section() -> None:
     assert options["max_channel_consumers"] == 3
 
 
+def test_who_logs_in_at_an_authentication_server_is_not_shown() -> None:
+    section = NsqSettings(auth_http_addresses=("https://user:planted@auth/who", "h:1"))
+    assert nsqd_options(section, broadcast_address="h", http_port=1)["auth_http_addresses"] == ["https://auth/who", "h:1"]
+
+
 def test_nothing_is_sent_unless_asked_for(tmp_path: Path) -> None:
     for address in (None, TcpAddress("127.0.0.1", 8125)):
         nsq = NsqSettings(statsd_address=address, e2e_processing_latency_percentiles=(0.5,))
