@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import socket
+import ssl
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,12 @@ from polymq.errors import ConfigError
 from polymq.gateways.contract import Peer
 from polymq.gateways.effects import Send
 from polymq.gateways.http.gateway import HttpGateway
+from polymq.gateways.login import Credentials, Denied
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.tcp import LookupGateway
 from polymq.server.mounts import Mount, _change_log_level, mount_all, nsq_settings
 from polymq.server.node import Node
+from polymq.wire.tls import TlsLayer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -254,6 +257,30 @@ IDENTITY = str(Path(__file__).parents[1] / "wire" / "self_signed.pem")
 
 def https_settings(**more: Any) -> NsqSettings:
     return nsq(tcp=None, http=ANY_PORT, https=ANY_PORT, tls_cert=IDENTITY, tls_key=IDENTITY, **more)
+
+
+def test_https_tells_who_is_asked_for_a_secret_of_the_clients_certificate(guarded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = guarded(https_settings(tls_client_auth_policy="require"), **KEYS)
+    shown: list[Credentials] = []
+
+    def find(credentials: Credentials) -> Denied:
+        shown.append(credentials)
+        return Denied("planted")
+
+    monkeypatch.setattr(node.node.guests, "find", find)
+    gateway = node.mounts[-1].factory(Peer("127.0.0.1", 1))
+    effects: list[Any] = []
+    gateway.opened(effects)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(IDENTITY)
+    context.load_cert_chain(IDENTITY)
+    server, client = effects[0].layer, TlsLayer(context, "test.invalid")
+    for _ in range(2):
+        server.receive(client.send(b""))
+        client.receive(server.send(b""))
+    assert server.established
+    gateway.feed(memoryview(b"GET /stats HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer planted\r\n\r\n"), [])
+    assert shown == [Credentials(b"planted", "127.0.0.1", tls=True, common_name="test.invalid")]
 
 
 def opening(mount: Mount) -> list[str]:
