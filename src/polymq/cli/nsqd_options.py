@@ -16,6 +16,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from polymq.config import all_settings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -243,6 +245,9 @@ def table() -> str:
     for each in OPTIONS:
         mark = " (not in 1.3.0)" if each.unreleased else ""
         key = f"`{each.file_key}`" if each.file_key else ""
-        here = "; ".join(filter(None, (f"`{each.setting}`" if each.setting else "", each.here)))
+        setting = all_settings().get(each.setting)
+        bounds = getattr(setting.kind, "bounds", "") if setting is not None else ""
+        named = f"`{each.setting}`" + (f", {bounds}" if bounds else "") if each.setting else ""
+        here = "; ".join(filter(None, (named, each.here)))
         lines.append(f"| `-{each.flag}`{mark} | {key} | {here} |")
     return "\n".join(lines) + "\n"
