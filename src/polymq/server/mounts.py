@@ -248,7 +248,7 @@ def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp
         ),
         make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
         settings=settings,
-        options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=http_port),
+        options=nsqd_options(section, node.settings.store, broadcast_address=_broadcast_address(node), http_port=http_port),
         change_log_level=_change_log_level,
         change_lookupd_addresses=discovery.announce_to,
         changing=NsqChanging(level, list(section.lookupd_tcp_addresses)),

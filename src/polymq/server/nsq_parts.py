@@ -18,14 +18,20 @@ if TYPE_CHECKING:
 
 __all__ = ["nsqd_options", "statsd_sender"]
 
+# nsqd's default: messages between two syncs. Here they go by time, unless each publish is one.
+_SYNC_EVERY: Final = 2500
 # The numbers by which TLS calls its versions in handshakes.
 _TLS_VERSIONS: Final = {"ssl3.0": 0x0300, "tls1.0": 0x0301, "tls1.1": 0x0302, "tls1.2": 0x0303, "tls1.3": 0x0304}
 
 
-def nsqd_options(section: config_sections.NsqSettings, *, broadcast_address: str, http_port: int) -> dict[str, object]:
-    """Give the options of nsqd that the section answers for, as `/config` shows them."""
+def nsqd_options(
+    section: config_sections.NsqSettings, store: config_sections.StoreSettings, *, broadcast_address: str, http_port: int
+) -> dict[str, object]:
+    """Give the options of nsqd that the sections answer for, as `/config` shows them."""
     address = section.statsd_address
     return {
+        "sync_every": 1 if store.durability == "fsync" else _SYNC_EVERY,
+        "sync_timeout": store.sync_interval_ns,
         "tls_cert": section.tls_cert,
         "tls_key": section.tls_key,
         "tls_client_auth_policy": "" if section.tls_client_auth_policy == "none" else section.tls_client_auth_policy,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from polymq.cli.nsqd_options import OPTIONS
 from polymq.config_sections import AccessSettings, NsqSettings, ServerSettings, Settings
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
@@ -109,6 +110,13 @@ def test_other_ports_may_be_told_than_are_listened_on(mounted: Any) -> None:
     assert b'"tcp_port":14150,"http_port":14151' in answer(directory, "/nodes")
     assert answer(http, "/config/broadcast_tcp_port").endswith(b"14150")
     assert b'"tcp_port":14150' not in answer(http, "/info")
+
+
+def test_every_option_of_nsqds_file_is_shown(mounted: Any) -> None:
+    [http] = mounted(nsq(tcp=None, http=ANY_PORT))
+    keys = [option.file_key for option in OPTIONS if option.file_key and not option.unreleased]
+    assert len(keys) > 40
+    assert [key for key in keys if not answer(http, f"/config/{key}").startswith(b"HTTP/1.1 200 ")] == []
 
 
 @pytest.mark.parametrize("name", ["lookup_tcp", "lookup_http"])
