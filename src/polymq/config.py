@@ -30,7 +30,7 @@ def all_settings() -> Mapping[str, Setting]:
     return {each.name: each for section in SECTIONS for each in settings_of(section)}
 
 
-def load(path: Path | None = None, *, environment: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
+def load(path: Path | None = None, *, environment: Mapping[str, str], flags: Mapping[str, str | list[str]]) -> Settings:
     """Put the configuration together.
 
     `path` None means `polymq.toml` in the working folder if it is there. `flags` are by setting name ("nsq.tcp").

@@ -158,13 +158,18 @@ def from_flag(option: Option, text: str) -> str:
     return text
 
 
-def from_file(option: Option, value: object) -> str:
-    """Read a value of nsqd's TOML file; gives what `from_flag` does. Raises ValueError."""
+def from_file(option: Option, value: object) -> str | list[str]:
+    """Read a value of nsqd's TOML file; gives what `from_flag` does, and of several texts a list. Raises ValueError.
+
+    One text may be several with commas between them, in the file only.
+    """
+    if isinstance(value, str) and option.kind is Kind.TEXTS:
+        return [text for part in value.split(",") if (text := part.strip())]
     if isinstance(value, list) and option.kind in (Kind.TEXTS, Kind.FLOATS):
         wanted = str if option.kind is Kind.TEXTS else (int, float)
         if not all(isinstance(each, wanted) and not isinstance(each, bool) for each in value):
             raise ValueError(f"expected {option.kind.value}")
-        return ",".join(map(str, value))
+        return list(value) if option.kind is Kind.TEXTS else ",".join(map(str, value))
     if isinstance(value, bool):
         if option.kind in (Kind.BOOL, Kind.TLS_REQUIRED):
             return "true" if value else "false"

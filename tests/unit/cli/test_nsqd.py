@@ -105,6 +105,16 @@ def test_numbers_that_nsqd_takes_are_taken(flag: str, field: str, value: int) ->
     assert getattr(made(flag).settings.nsq, field) == value
 
 
+def test_a_text_may_have_commas_in_it(place: Path) -> None:
+    urls = ("http://h/who?of=a,b", "h:1")
+    assert made(*[f"-auth-http-address={url}" for url in urls]).settings.nsq.auth_http_addresses == urls
+    (place / "nsqd.cfg").write_text(f"auth_http_addresses = {list(urls)}")
+    assert made("-config=nsqd.cfg").settings.nsq.auth_http_addresses == urls
+    (place / "nsqd.cfg").write_text('auth_http_addresses = "h:1,h:2"')
+    assert made("-config=nsqd.cfg").settings.nsq.auth_http_addresses == ("h:1", "h:2")
+    assert any("-enable-experiment=x -enable-experiment=y" in note for note in made("-enable-experiment=x", "-enable-experiment=y").notes)
+
+
 def test_syncs_may_be_close_together() -> None:
     assert made("-sync-timeout=2ms").settings.store.sync_interval_ns == 2_000_000
 
