@@ -256,7 +256,8 @@ class WorkGroup(Leases):
                     self.waiting.pop()
                     continue
             self.waiting.pop()
-            return self.give_again(consumer, share, offset, piece, now_ns)
+            if not self.sampled_out(consumer, share, offset):
+                return self.give_again(consumer, share, offset, piece, now_ns)
         return None
 
     def cannot_read(self, share: Share, offset: int) -> None:

@@ -212,7 +212,7 @@ def _peer(request: Request, context: NsqHttp) -> PeerView:
     return PeerView(
         protocol="http",
         protocol_version="HTTP",
-        remote_address=f"[{peer.host}]:{peer.port}" if ":" in peer.host else f"{peer.host}:{peer.port}",
+        remote_address=peer.address,
         connected_at_ns=context.clock.wall_ns(),
         client_id=peer.host,
         host_name=peer.host,
