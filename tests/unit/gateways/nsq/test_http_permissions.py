@@ -31,7 +31,7 @@ def world_of(*permissions: Permission) -> tuple[NsqWorld, str]:
     world.post("/channel/create?topic=t&channel=c")
     world.publish("t", b"x", delay_ns=10**12)
     world.turn()
-    (deferred,) = world.session.scheduled("t") or ()
+    (deferred,) = world.session.scheduled("t") or []
     world.context.session = world.broker.session(Principal("somebody", permissions=permissions))
     return world, f"{deferred.id:016x}"
 
