@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from polymq.protocols.nsq.settings import NsqSettings
     from polymq.wire.exchange import Request
 
-__all__ = ["TlsRequired", "concerns_all", "nsq_router"]
+__all__ = ["TlsRequired", "concerns_all", "nsq_router", "nsq_routes"]
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -84,11 +84,16 @@ class TlsRequired(Router["NsqHttp"]):
 
 
 def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
-    """Make the table. The limits on bodies are the settings'."""
+    """Make the table, ready for looking up."""
+    return Router(nsq_routes(settings), refuse=refuse)
+
+
+def nsq_routes(settings: NsqSettings) -> list[Route[NsqHttp]]:
+    """Give the table. The limits on bodies are the settings'."""
     message = BodyRule(settings.message_size_bytes_max, reads=True)
     body = BodyRule(settings.body_size_bytes_max, reads=True)
     settle = BodyRule(limits.HTTP_SETTLE_SIZE_BYTES_MAX, reads=True)
-    routes = [
+    return [
         Route("GET", "/ping", ping),
         Route("GET", "/info", info),
         Route("GET", "/stats", show_statistics, body),
@@ -124,4 +129,3 @@ def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
         Route("PUT", "/debug/setblockrate", set_block_rate),
         Route("POST", "/debug/freememory", free_memory),
     ]
-    return Router(routes, refuse=refuse)
