@@ -220,7 +220,7 @@ def memory_held(bench: Bench, kind: str) -> Figures:
 def backlog(bench: Bench, kind: str) -> Figures:
     """Read a backlog that is not in the page cache, and time another topic meanwhile."""
     count = bench.count(10_000_000)
-    seconds = 1 if bench.quick else 4
+    seconds = 1 if bench.quick else 2
     with (
         SmallCache(SMALL_CACHE_BYTES) as cache,
         Server(kind, bench.setup, mem_queue_size=NSQD_DEFAULT_QUEUE, wrapper=cache.wrapper) as server,
