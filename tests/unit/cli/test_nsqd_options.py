@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.project.layout import ROOT
 
 from polymq import config
 from polymq.cli.nsqd_options import BY_FLAG, BY_KEY, OPTIONS, Kind, from_file, from_flag, table, to_setting
 from polymq.config_values import parse_duration
+from tests.project.layout import ROOT
 
 
 def test_every_option_has_a_meaning_and_a_name_of_its_own() -> None:
