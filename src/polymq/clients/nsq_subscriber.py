@@ -6,7 +6,8 @@
     async for message in subscriber: ...                 # or as with NsqConsumer
 
 What is in flight is divided among the servers (`nsq_sharing.py`), each of which is an `NsqConsumer` that finds its
-server again by itself. A server that nsqlookupd does not know any more is left once its connection has gone.
+server again by itself. A server that nsqlookupd does not know any more is left once its connection has gone; one
+that refuses is asked again, with longer and longer waits between.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import random as random_module
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from polymq.clients.backoff import Backoff
 from polymq.clients.nsq import NsqConsumer
 from polymq.clients.nsq_lookup import LookupOptions, find_servers
 from polymq.clients.nsq_opening import NsqOptions, open_socket
@@ -59,6 +61,15 @@ class HandlerOptions:
 _HANDLER: Final = HandlerOptions()
 
 
+@dataclass(slots=True)
+class _Refusing:
+    """A server that has said no, until it says yes. `timer` is None while it is asked again."""
+
+    failure: PolyMQError
+    backoff: Backoff
+    timer: asyncio.TimerHandle | None = None
+
+
 class NsqSubscriber:
     """An async iterator of messages of all servers, or, with `run`, a handler's caller."""
 
@@ -91,6 +102,8 @@ class NsqSubscriber:
         self._opener, self._find, self._random = opener, find, random
         self._consumers: dict[str, NsqConsumer] = {}
         self._received: dict[str, int] = {}
+        self._refusing: dict[str, _Refusing] = {}
+        self._was_subscribed = False
         self._unknown: set[str] = set()  # found once, and not known to nsqlookupd any more
         self._sharing = Sharing(max_in_flight)
         self._throttle = Throttle(handling.backoff_seconds_first, handling.backoff_seconds_max)
@@ -105,7 +118,7 @@ class NsqSubscriber:
     @property
     def addresses(self) -> list[str]:
         """The servers that are consumed from, or tried."""
-        return sorted(self._consumers)
+        return sorted({*self._consumers, *self._refusing})
 
     async def __aenter__(self) -> Self:
         """Begin; raises DeadlineExceeded when none of the named servers is there in time, or what all of them refuse with."""
@@ -118,7 +131,7 @@ class NsqSubscriber:
         if self._named:
             try:
                 async with asyncio.timeout(self._options.deadline_seconds):
-                    while not any(each.is_subscribed for each in self._consumers.values()):
+                    while not self._was_subscribed:
                         self._raise_failure()
                         await self._change()
             except TimeoutError as error:
@@ -134,7 +147,10 @@ class NsqSubscriber:
         await self.close()
 
     async def __aiter__(self) -> AsyncIterator[NsqMessage]:
-        """Give messages one by one until closed; several tasks may do so at once. Raises what a server refused with."""
+        """Give messages one by one until closed; several tasks may do so at once.
+
+        Raises:  what a server refused with, if all do and none has ever let us in. Otherwise refusals are logged.
+        """
         while not self._closed:
             while self._unseen and not self._closed:
                 message = self._unseen.pop()
@@ -168,8 +184,9 @@ class NsqSubscriber:
         self._changes.set()
         for task in self._tasks:
             task.cancel()
-        if self._throttled is not None:
-            self._throttled.cancel()
+        for timer in (self._throttled, *(each.timer for each in self._refusing.values())):
+            if timer is not None:
+                timer.cancel()
         for message in self._unseen:
             if message.is_current and not message.is_settled:
                 message.requeue()
@@ -196,10 +213,9 @@ class NsqSubscriber:
         return False
 
     def _raise_failure(self) -> None:
-        """Raise what a named server refused with, if no other one is left; others may do better."""
-        failures = [each.failure for each in self._consumers.values()]
-        if failures and failures[0] is not None and all(failures):
-            raise failures[0]
+        """Raise what a server refused with, if every one does; others may do better, and who was let in once may be again."""
+        if self._refusing and not self._was_subscribed and self._refusing.keys() >= self._consumers.keys():
+            raise next(iter(self._refusing.values())).failure
 
     async def _handle_all(self, handler: Callable[[NsqMessage], Awaitable[None]]) -> None:
         async for message in self:
@@ -231,7 +247,8 @@ class NsqSubscriber:
     # --- Servers ------------------------------------------------------------------------------------------------------
 
     def _join(self, address: str) -> None:
-        if address not in self._consumers:
+        refusing = self._refusing.get(address)
+        if address not in self._consumers and (refusing is None or refusing.timer is None):
             consumer = NsqConsumer(
                 address,
                 self._topic,
@@ -248,9 +265,36 @@ class NsqSubscriber:
 
     def _note_change(self) -> None:
         self._changes.set()
+        for address, consumer in list(self._consumers.items()):
+            if consumer.failure is not None and not self._closed:
+                self._ask_again_later(address, consumer.failure)
+            elif consumer.is_subscribed:
+                self._was_subscribed = True
+                self._refusing.pop(address, None)
         for address in [each for each in self._unknown if each in self._consumers and not self._consumers[each].is_subscribed]:
             self._leave(address)
         self._share()
+
+    def _ask_again_later(self, address: str, failure: PolyMQError) -> None:
+        """Let go of a server that refuses, for a while; nobody else hears of it."""
+        options = self._options
+        backoff = Backoff(options.reconnect_seconds_first, options.reconnect_seconds_max, self._random)
+        refusing = self._refusing.setdefault(address, _Refusing(failure, backoff))
+        refusing.failure = failure
+        wait_seconds = refusing.backoff.next_seconds()
+        log.warning("%s refuses, and is asked again in %.1f s: %s", address, wait_seconds, failure)
+        refusing.timer = asyncio.get_running_loop().call_later(wait_seconds, self._ask_again, address)
+        self._leave(address)
+
+    def _ask_again(self, address: str) -> None:
+        self._refusing[address].timer = None
+        self._join(address)
+
+    def _forget(self, address: str) -> None:
+        """Do not ask a server again that refuses and that nobody knows any more."""
+        timer = self._refusing.pop(address).timer
+        if timer is not None:
+            timer.cancel()
 
     def _leave(self, address: str) -> None:
         self._unknown.discard(address)
@@ -301,5 +345,8 @@ class NsqSubscriber:
             return
         for server in found:
             self._join(server)
-        self._unknown = set(self._consumers) - found - set(self._named)
+        left = found | set(self._named)
+        self._unknown = set(self._consumers) - left
+        for server in set(self._refusing) - left:
+            self._forget(server)
         self._note_change()

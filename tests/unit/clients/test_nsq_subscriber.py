@@ -231,18 +231,109 @@ def test_a_server_that_is_named_stays_whatever_nsqlookupd_says() -> None:
     in_virtual_time(go())
 
 
-def test_one_server_that_refuses_does_not_matter_all_of_them_do() -> None:
+def test_one_server_that_refuses_does_not_matter_and_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     async def go() -> None:
         servers = Servers()
-        servers.at["a:1"].refusals[events.Subscribe] = b"E_BAD_CHANNEL no"
-        async with subscriber(servers, "a:1", "b:1") as every:
-            servers.at["b:1"].deliver(1)
+        servers.at["a:1"].refusals[events.Subscribe] = b"E_SUB_FAILED SUB failed to add to channel - exceeds limit"
+        async with subscriber(servers, "a:1", "b:1", max_in_flight=10) as every:
+            await asyncio.sleep(1)
+            assert servers.ready() == {"b:1": 10}
+            assert every.addresses == ["a:1", "b:1"]
+            # Longer and longer, but never longer than reconnect_seconds_max.
+            assert servers.at["a:1"].attempts_at == pytest.approx([0, 0.1, 0.3, 0.5, 0.7, 0.9], abs=0.01)
+            servers.at["a:1"].refusals.clear()
+            await settle_down()
+            assert servers.ready() == {"a:1": 5, "b:1": 5}
+            servers.at["a:1"].deliver(1)
             async for message in every:
                 message.settle()
                 break
+
+    in_virtual_time(go())
+    warnings = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert warnings[0] == "a:1 refuses, and is asked again in 0.1 s: E_SUB_FAILED SUB failed to add to channel - exceeds limit"
+
+
+def test_servers_that_refuse_after_they_have_let_us_in_are_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        servers = Servers()
+        async with subscriber(servers, "a:1", "b:1") as every:
+            await settle_down()
+            for server in servers.at.values():
+                server.refusals[events.Subscribe] = b"E_AUTH_FAILED AUTH failed"
+                server.wires[-1].end()
+            seen: list[bytes] = []
+
+            async def read() -> None:
+                async for message in every:
+                    seen.append(message.body)
+                    message.settle()
+
+            reading = asyncio.create_task(read())
+            await asyncio.sleep(2)
+            assert not reading.done()
+            for server in servers.at.values():
+                server.refusals.clear()
+            await settle_down()
+            servers.at["a:1"].deliver(1)
+            servers.at["b:1"].deliver(2)
+            await settle_down()
+            assert sorted(seen) == [b"1", b"2"]
+            await every.close()
+            await reading
+
+    in_virtual_time(go())
+    assert "refuses, and is asked again: E_AUTH_FAILED" in caplog.text
+
+
+def test_a_protocol_that_breaks_is_begun_again() -> None:
+    async def go() -> None:
+        servers = Servers()
+        async with subscriber(servers, "a:1"):
+            await settle_down()
+            servers.at["a:1"].wires[-1].refuse(b"E_INVALID RDY count 3 out of range 0-2")
+            await settle_down()
+            assert len(servers.at["a:1"].wires) == 2
+            assert servers.ready() == {"a:1": 200}
+
+    in_virtual_time(go())
+
+
+def test_what_all_refuse_is_raised() -> None:
+    async def go() -> None:
+        servers = Servers()
+        for address in ("a:1", "b:1"):
+            servers.at[address].refusals[events.Subscribe] = b"E_BAD_CHANNEL no"
         with pytest.raises(Refusal, match="E_BAD_CHANNEL"):
-            async with subscriber(servers, "a:1"):
+            async with subscriber(servers, "a:1", "b:1"):
                 pass
+
+        async def find(*_: object, **__: object) -> set[str]:
+            return {"a:1", "b:1"}
+
+        async with subscriber(servers, lookups=["l:1"], find=find) as every:
+            with pytest.raises(Refusal, match="E_BAD_CHANNEL"):
+                await anext(aiter(every))
+
+    in_virtual_time(go())
+
+
+def test_a_server_that_refuses_is_forgotten_when_nobody_knows_it_any_more() -> None:
+    async def go() -> None:
+        servers, known = Servers(), {"a:1", "b:1"}
+        servers.at["a:1"].refusals[events.Subscribe] = b"E_BAD_CHANNEL no"
+
+        async def find(*_: object, **__: object) -> set[str]:
+            return set(known)
+
+        async with subscriber(servers, lookups=["l:1"], find=find) as every:
+            await asyncio.sleep(2)
+            known.remove("a:1")
+            await asyncio.sleep(80)
+            attempts = len(servers.at["a:1"].attempts_at)
+            assert every.addresses == ["b:1"]
+            await asyncio.sleep(5)
+            assert len(servers.at["a:1"].attempts_at) == attempts
 
     in_virtual_time(go())
 
