@@ -403,6 +403,11 @@ class NsqConsumer:
         """What made it impossible to go on."""
         return self._failure
 
+    @property
+    def trouble(self) -> str:
+        """Why it is not subscribed, as far as it is known."""
+        return self._link.last_failure
+
     def start(self) -> None:
         """Begin without waiting for the server."""
         self._task = asyncio.create_task(self._run(), name=f"nsq consumer of {self._link.address}")

@@ -16,15 +16,17 @@ import asyncio
 import itertools
 import logging
 import random as random_module
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from polymq.clients.backoff import Backoff
 from polymq.clients.nsq import NsqConsumer
-from polymq.clients.nsq_lookup import LookupOptions, find_servers
+from polymq.clients.nsq_lookup import LookupOptions, find_servers, lookup_url
 from polymq.clients.nsq_opening import NsqOptions, open_socket
 from polymq.clients.nsq_sharing import Sharing, Throttle
 from polymq.errors import DeadlineExceeded, LocalProtocolError, PolyMQError
+from polymq.protocols.nsq import frames
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -39,6 +41,8 @@ _LOOKUP: Final = LookupOptions()
 _MS_PER_SECOND: Final = 1000
 # How often places are given to other servers, when there are more of them than messages allowed in flight.
 _PERIOD_SECONDS: Final = 5.0
+# The first wait when no nsqlookupd answers; they double up to the interval.
+_LOOKUP_SECONDS_FIRST: Final = 1.0
 
 log: Final = logging.getLogger(__name__)
 
@@ -92,10 +96,14 @@ class NsqSubscriber:
             raise LocalProtocolError("neither servers nor nsqlookupds: there is nobody to consume from")
         if max_in_flight < 1:
             raise LocalProtocolError(f"max_in_flight is {max_in_flight}; it must be at least 1")
+        frames.subscribe(topic, channel)  # raises on names that no server takes
+        for address in lookups:
+            lookup_url(address)
         self.given_up = 0
         self._topic, self._channel, self._options = topic, channel, options
         self._named = tuple(addresses)
-        self._lookups = tuple(lookups)
+        self._lookups = deque(lookups)  # in the order in which they are asked next
+        self._looked = asyncio.Event()
         self._lookup = lookup
         self._max_in_flight = max_in_flight
         self._handling = handling
@@ -121,26 +129,37 @@ class NsqSubscriber:
         return sorted({*self._consumers, *self._refusing})
 
     async def __aenter__(self) -> Self:
-        """Begin; raises DeadlineExceeded when none of the named servers is there in time, or what all of them refuse with."""
+        """Begin: nsqlookupd has been asked once, and one of the named servers has let us in.
+
+        Raises:  DeadlineExceeded when none of the named servers is there in time, or what all of them refuse with.
+                 Without named servers nothing: who is not there yet is found later.
+        """
+        try:
+            await self._begin()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _begin(self) -> None:
         for address in self._named:
             self._join(address)
-        if self._lookups:
-            await self._look_up(self._lookups[0])
-            self._tasks.append(asyncio.create_task(self._keep_looking(), name=f"lookup of {self._topic}"))
         self._tasks.append(asyncio.create_task(self._keep_rotating(), name=f"sharing of {self._topic}"))
-        if self._named:
-            try:
-                async with asyncio.timeout(self._options.deadline_seconds):
-                    while not self._was_subscribed:
-                        self._raise_failure()
-                        await self._change()
-            except TimeoutError as error:
-                await self.close()
-                raise DeadlineExceeded(f"none of {', '.join(self._named)} answered within {self._options.deadline_seconds:g} s") from error
-            except PolyMQError:
-                await self.close()
-                raise
-        return self
+        if self._lookups:
+            self._tasks.append(asyncio.create_task(self._keep_looking(), name=f"lookup of {self._topic}"))
+        deadline_seconds = self._options.deadline_seconds
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                if self._lookups:
+                    await self._looked.wait()
+                while self._named and not self._was_subscribed:
+                    self._raise_failure()
+                    await self._change()
+        except TimeoutError as error:
+            if self._named and not self._was_subscribed:
+                troubles = "; ".join(filter(None, (each.trouble for each in self._consumers.values())))
+                text = f"none of {', '.join(self._named)} answered within {deadline_seconds:g} s; last failures: {troubles}"
+                raise DeadlineExceeded(text) from error
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close."""
@@ -332,17 +351,34 @@ class NsqSubscriber:
             self._share(rotate=True)
 
     async def _keep_looking(self) -> None:
-        """Ask one nsqlookupd after the other, for as long as we are here."""
-        for address in itertools.cycle([*self._lookups[1:], self._lookups[0]]):
-            await asyncio.sleep(self._lookup.interval_seconds * (1 + self._lookup.jitter * self._random()))
-            await self._look_up(address)
+        """Ask the nsqlookupds, for as long as we are here: soon again while none of them answers."""
+        interval = self._lookup.interval_seconds
+        backoff = Backoff(min(_LOOKUP_SECONDS_FIRST, interval), interval, self._random)
+        while True:
+            if await self._look_up():
+                backoff.succeeded()
+                wait_seconds = interval * (1 + self._lookup.jitter * self._random())
+            else:
+                wait_seconds = backoff.next_seconds()
+            self._looked.set()
+            await asyncio.sleep(wait_seconds)
 
-    async def _look_up(self, address: str) -> None:
-        try:
-            found = await self._find(address, self._topic, secret=self._options.auth_secret, timeout_seconds=self._lookup.timeout_seconds)
-        except PolyMQError as error:
-            log.warning("%s", error)  # what was known before still holds
-            return
+    async def _look_up(self) -> bool:
+        """Ask the nsqlookupds until one knows servers, beginning with another one each time; returns whether any answered."""
+        addresses = list(self._lookups)
+        self._lookups.rotate(-1)
+        found: set[str] | None = None
+        for address in addresses:
+            try:
+                found = await self._find(
+                    address, self._topic, secret=self._options.auth_secret, timeout_seconds=self._lookup.timeout_seconds
+                )
+            except PolyMQError as error:
+                log.warning("%s", error)  # what was known before still holds
+            if found:
+                break
+        if found is None:
+            return False
         for server in found:
             self._join(server)
         left = found | set(self._named)
@@ -350,3 +386,4 @@ class NsqSubscriber:
         for server in set(self._refusing) - left:
             self._forget(server)
         self._note_change()
+        return True

@@ -209,8 +209,62 @@ def test_servers_are_found_and_left() -> None:
             assert every.addresses == ["b:1"]
             await settle_down()
             assert servers.ready()["b:1"] == 200
-        assert [each[1] for each in asked] == ["l:1", "l:2", "l:1", "l:2"]
-        assert [round(each[0]) for each in asked] == [0, 69, 138, 207]
+        # Another one first each time, and the other as well when one fails; soon again when both do.
+        assert [each[1] for each in asked] == ["l:1", "l:2", *["l:1", "l:2", "l:2", "l:1"] * 2, "l:1", "l:2", "l:2", "l:1"]
+        assert sorted({round(each[0]) for each in asked}) == [0, 69, 138, 139, 141, 145, 153, 169, 238]
+
+    in_virtual_time(go())
+
+
+def test_the_next_nsqlookupd_is_asked_at_once_when_one_fails_or_knows_nobody() -> None:
+    async def go() -> None:
+        servers, asked = Servers(), []
+
+        async def find(address: str, _topic: str, **_: object) -> set[str]:
+            asked.append(address)
+            if address == "l:1":
+                raise ConnectFailed("nobody at l:1")
+            return {"a:1"} if address == "l:3" else set()
+
+        async with subscriber(servers, lookups=["l:1", "l:2", "l:3"], find=find) as every:
+            assert asyncio.get_running_loop().time() == 0
+            assert asked == ["l:1", "l:2", "l:3"]
+            assert every.addresses == ["a:1"]
+            await asyncio.sleep(80)
+            assert asked[3:] == ["l:2", "l:3"]
+
+    in_virtual_time(go())
+
+
+def test_while_no_nsqlookupd_answers_they_are_asked_soon_again() -> None:
+    async def go() -> None:
+        servers, asked_at = Servers(), []
+
+        async def find(*_: object, **__: object) -> set[str]:
+            asked_at.append(asyncio.get_running_loop().time())
+            if len(asked_at) < 5:
+                raise ConnectFailed("nobody there")
+            return {"a:1"}
+
+        async with subscriber(servers, lookups=["l:1"], find=find) as every:
+            assert every.addresses == []
+            servers.at["a:1"].refusals.clear()
+            await asyncio.sleep(20)
+            assert every.addresses == ["a:1"]
+        assert asked_at == pytest.approx([0, 1, 3, 7, 15])
+
+    in_virtual_time(go())
+
+
+def test_beginning_ends_when_nobody_waits_for_it_any_more() -> None:
+    async def go() -> None:
+        servers = Servers()
+        servers.at["a:1"].refusals[events.Subscribe] = None
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await subscriber(servers, "a:1").__aenter__()
+        assert len(asyncio.all_tasks()) == 1
+        assert servers.at["a:1"].wires[-1].ended
 
     in_virtual_time(go())
 
@@ -342,11 +396,15 @@ def test_nobody_there() -> None:
     async def go() -> None:
         servers = Servers()
         servers.at["a:1"].is_down = True
-        with pytest.raises(DeadlineExceeded, match="none of a:1"):
+        with pytest.raises(DeadlineExceeded, match="none of a:1 answered within 5 s; last failures: a:1: nobody at a:1"):
             async with subscriber(servers, "a:1"):
                 pass
 
     in_virtual_time(go())
+    with pytest.raises(LocalProtocolError, match="HOST:PORT"):
+        NsqSubscriber("t", "c", lookups=["l"])
+    with pytest.raises(LocalProtocolError, match="topic"):
+        NsqSubscriber("not a name", "c", lookups=["l:1"])
     with pytest.raises(LocalProtocolError, match="nobody to consume from"):
         NsqSubscriber("t", "c")
     with pytest.raises(LocalProtocolError, match="max_in_flight"):
