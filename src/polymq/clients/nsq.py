@@ -204,6 +204,11 @@ class NsqMessage(WireMessage):
         """Whether the message timeout has passed since it came, not counting touches."""
         return asyncio.get_running_loop().time() >= self._batch.expires_at
 
+    @property
+    def expires_at(self) -> float:
+        """When that is, on the loop's clock."""
+        return self._batch.expires_at
+
     def drop(self) -> None:
         """Forget the message without a word to the server, which delivers it again; raises as `settle` does."""
         self._end()

@@ -115,6 +115,16 @@ class Message:
         self._message = message
         self._loop = loop
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the server still waits for this message to be settled here, as far as is known; touches do not count."""
+        return self._message.is_current and self._loop.time() < self._message.expires_at
+
+    def drop(self) -> None:
+        """Forget the message without a word to the server, which delivers it again; raises as `settle` does."""
+        self._end()
+        self._loop.call_soon_threadsafe(self._message.drop)
+
     def settle(self) -> None:
         """Say that the message is done with; raises LocalProtocolError when it was settled or given back before."""
         self._end()
@@ -173,7 +183,11 @@ class Consumer:
         """Give messages; end when none has come for so long."""
         while True:
             while self._messages:
-                yield self._messages.pop()
+                message = self._messages.pop()
+                if message.is_ours:
+                    yield message
+                else:
+                    message.drop()
             if self._thread.loop.is_closed():
                 return
             batch = self._thread.call(self._next(timeout_seconds))

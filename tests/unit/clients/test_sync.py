@@ -127,6 +127,23 @@ def test_what_has_not_been_looked_at_is_given_back(server: Listening) -> None:
     assert sorted(step[1:] for step in server.took("Requeue")) == [(2, 0), (3, 0)]
 
 
+def test_messages_that_the_server_has_taken_back_are_not_given_out(server: Listening) -> None:
+    with Consumer(server.address, "t", "c", NsqOptions(deadline_seconds=10, message_timeout_ms=10_000)) as consumer:
+        messages = iter(consumer)
+        first = next(messages)
+        assert first.is_ours
+        loop = consumer._thread.loop
+        now = loop.time
+        loop.time = lambda: now() + 20  # type: ignore[method-assign]  # a script that worked on it for so long
+        assert not first.is_ours
+        server.loop.call_soon_threadsafe(server.deliver, 4)
+        assert next(messages).body == b"4"
+        first.settle()
+    assert server.ended.wait(10)
+    assert [step[1] for step in server.took("FIN")] == [1]
+    assert server.took("Requeue") == []
+
+
 def test_refusals_and_nobody_there(server: Listening) -> None:
     server.refusals[events.Subscribe] = b"E_BAD_CHANNEL no"
     with pytest.raises(Refusal, match="E_BAD_CHANNEL"):
