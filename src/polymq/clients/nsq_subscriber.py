@@ -74,6 +74,11 @@ class _Refusing:
     timer: asyncio.TimerHandle | None = None
 
 
+def _each(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Take one address for a list of one: a string is a sequence too, of letters."""
+    return (addresses,) if isinstance(addresses, str) else tuple(addresses)
+
+
 class NsqSubscriber:
     """An async iterator of messages of all servers, or, with `run`, a handler's caller."""
 
@@ -97,12 +102,13 @@ class NsqSubscriber:
         if max_in_flight < 1:
             raise LocalProtocolError(f"max_in_flight is {max_in_flight}; it must be at least 1")
         frames.subscribe(topic, channel)  # raises on names that no server takes
-        for address in lookups:
+        self._named = _each(addresses)
+        self._lookups = deque(_each(lookups))  # in the order in which they are asked next
+        for address in self._lookups:
             lookup_url(address)
         self.given_up = 0
+        self.expired = 0
         self._topic, self._channel, self._options = topic, channel, options
-        self._named = tuple(addresses)
-        self._lookups = deque(lookups)  # in the order in which they are asked next
         self._looked = asyncio.Event()
         self._lookup = lookup
         self._max_in_flight = max_in_flight
@@ -170,19 +176,17 @@ class NsqSubscriber:
 
         Raises:  what a server refused with, if all do and none has ever let us in. Otherwise refusals are logged.
         """
-        while not self._closed:
-            while self._unseen and not self._closed:
-                message = self._unseen.pop()
-                if not message.is_current or message.is_settled:
-                    continue
-                if message.has_expired:
-                    message.drop()
-                else:
-                    yield message
-            if not self._refill():
-                self._raise_failure()
-                if not self._closed:
-                    await self._change()
+        while (message := await self._next()) is not None:
+            yield message
+
+    async def take(self) -> list[NsqMessage]:
+        """Wait for messages and take all that came together; none once this is closed. Raises as iterating does."""
+        found = []
+        message = await self._next()
+        while message is not None:
+            found.append(message)
+            message = self._pop()
+        return found
 
     async def run(self, handler: Callable[[NsqMessage], Awaitable[None]], *, concurrency: int = 1) -> None:
         """Have `handler` called for every message, for so many at a time, until closed; raises as iterating does.
@@ -196,6 +200,10 @@ class NsqSubscriber:
                     group.create_task(self._handle_all(handler))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None  # they all have the same reason
+
+    async def flush(self) -> None:
+        """Wait until every server that is there has acted on all settles so far; raises as `NsqConsumer.flush` does."""
+        await asyncio.gather(*(each.flush() for each in self._consumers.values() if each.is_subscribed))
 
     async def close(self, grace_seconds: float = 0.0) -> None:
         """Stop; see `NsqConsumer.close`."""
@@ -220,6 +228,28 @@ class NsqSubscriber:
         self._changes.clear()
         await self._changes.wait()
 
+    async def _next(self) -> NsqMessage | None:
+        while not self._closed:
+            message = self._pop()
+            if message is not None:
+                return message
+            if not self._refill():
+                self._raise_failure()
+                await self._change()
+        return None
+
+    def _pop(self) -> NsqMessage | None:
+        """Take the next message that has come and that is still ours."""
+        while self._unseen:
+            message = self._unseen.pop()
+            if not message.is_current or message.is_settled:
+                continue
+            if not message.has_expired:
+                return message
+            message.drop()
+            self.expired += 1
+        return None
+
     def _refill(self) -> bool:
         """Take the next batch, beginning with another server each time."""
         consumers = list(self._consumers.values())
@@ -241,12 +271,19 @@ class NsqSubscriber:
             try:
                 await handler(message)
             except Exception as error:
-                self._failed(message, error)
+                self.handled(message, error)
             else:
-                if not message.is_settled:
-                    message.settle()
-                self._throttle.succeeded(asyncio.get_running_loop().time())
-            self._share()
+                self.handled(message)
+
+    def handled(self, message: NsqMessage, error: Exception | None = None) -> None:
+        """Settle a message that has been handled, or do what `HandlerOptions` say when that failed: `run` does it for you."""
+        if error is not None:
+            self._failed(message, error)
+        else:
+            if not message.is_settled:
+                message.settle()
+            self._throttle.succeeded(asyncio.get_running_loop().time())
+        self._share()
 
     def _failed(self, message: NsqMessage, error: Exception) -> None:
         handling = self._handling
