@@ -22,6 +22,7 @@ __all__ = [
     "HTTP_RECORDS_SIZE_BYTES",
     "HTTP_RECORDS_SIZE_BYTES_MAX",
     "HTTP_REDIRECTS_MAX",
+    "HTTP_REQUESTS_PER_TURN_MAX",
     "HTTP_REQUEST_NS_MAX",
     "HTTP_SETTLE_SIZE_BYTES_MAX",
     "HTTP_STREAM_BEAT_NS",
@@ -155,6 +156,9 @@ HTTP_BODY_DISCARDED_BYTES_MAX: Final = 256 * 1024 - 1
 # A streamed answer is handed to the connection in chunks of at most this size: about 0.2 ms
 # of a turn, and the next is asked for before the last has left the kernel.
 HTTP_CHUNK_SIZE_BYTES_MAX: Final = 256 * 1024
+# Pipelined requests of one connection that are answered in one turn, at 20 to 50 us each; fewer when their answers pass
+# OUTBOX_SIZE_BYTES_HIGH. The others have their turns in between, and who does not read makes no more answers.
+HTTP_REQUESTS_PER_TURN_MAX: Final = 128
 # A request must be complete this long after its first byte, so that nobody can hold connections by dripping.
 HTTP_REQUEST_NS_MAX: Final = 60_000_000_000
 # A connection without a request is closed after this time. nsqd never does; clients pool connections for minutes.

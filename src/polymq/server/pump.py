@@ -268,10 +268,10 @@ class Pump:
             self._apply(connection, effects)
 
     def _follow_layers(self, connection: Connection, layers: LayerStack) -> None:
-        """Have what is still compressed read in the next turn; see whether the peer has ended a layer."""
+        """Have what is still compressed read in the next turn; see whether the peer has ended a layer, behind all input."""
         if layers.holding:
             self._unfolding.note(connection)
-        elif layers.closing:
+        elif layers.closing and not connection.paused:
             self._end_input(connection)
 
     def _feed_again(self, connection: Connection) -> None:
