@@ -27,6 +27,7 @@ __all__ = [
     "HTTP_SETTLE_SIZE_BYTES_MAX",
     "HTTP_STREAM_BEAT_NS",
     "HTTP_WAIT_NS_MAX",
+    "IDENTIFY_SIZE_BYTES_MAX",
     "LATENCY_QUANTILES_MAX",
     "LAYER_NS_PER_TURN_MAX",
     "LAYER_PIECES_PER_TURN_MAX",
@@ -173,6 +174,10 @@ HTTP_SETTLE_SIZE_BYTES_MAX: Final = 64 * 1024
 # What one request for records may ask for; a reader that wants more asks again.
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
+
+# What a client says of itself before anybody has asked who it is: usually 300 bytes, kept as long as the connection
+# lasts. Reading the worst JSON of this size takes 10 ms; nsqd reads as much as a batch of messages may have.
+IDENTIFY_SIZE_BYTES_MAX: Final = 64 * 1024
 
 # A node's command line to the directory that serves nsqlookupd's protocol: at most 143 bytes are legal, and what is
 # not is given back in the error, as nsqlookupd does for lines of any length. Who it is: usually 150 bytes, kept as
