@@ -155,7 +155,7 @@ def _plain_head(data: bytes) -> Head | HeadProblem | None:
     return None if plain is None else _head(*plain, None)
 
 
-_plain_heads = _Kept(_plain_head, count_max=_HEADS_KEPT, size_bytes_max=_HEAD_SIZE_BYTES_KEPT)
+_plain_heads: _Kept[Head | HeadProblem] = _Kept(_plain_head, count_max=_HEADS_KEPT, size_bytes_max=_HEAD_SIZE_BYTES_KEPT)
 
 
 def read_target(target: bytes) -> Target | None:
@@ -171,7 +171,7 @@ def _fresh_target(target: bytes) -> Target | None:
     return Target(*parts, None if arguments is None else MappingProxyType(arguments))
 
 
-_targets = _Kept(_fresh_target, count_max=_TARGETS_KEPT, size_bytes_max=_TARGET_SIZE_BYTES_KEPT)
+_targets: _Kept[Target] = _Kept(_fresh_target, count_max=_TARGETS_KEPT, size_bytes_max=_TARGET_SIZE_BYTES_KEPT)
 # Go reads a length into 64 bits; observed on nsqd 1.3.0.
 _LENGTH_MAX: Final = (1 << 63) - 1
 _NO_TARGET: Final = Target("", "", "", MappingProxyType({}))
