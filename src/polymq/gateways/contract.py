@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     GatewayFactory = Callable[["Peer"], "Gateway"]
 
-__all__ = ["HANDSHAKE_TIMEOUT", "BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
+__all__ = ["HANDSHAKE_TIMEOUT", "Asked", "BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
 
 # The reason of `upgrade_failed` when the peer did not shake hands in time.
 HANDSHAKE_TIMEOUT: Final = "i/o timeout"
@@ -41,6 +41,13 @@ class Peer:
     def remote_host(self) -> str:
         """The peer's IP address, as it is told to others: nothing for a unix socket, IPv4 as such."""
         return self.host.removeprefix("::ffff:") if self.port else ""
+
+
+class Asked(Protocol):
+    """A question that has been put."""
+
+    def cancel(self) -> None:
+        """Want no answer any more: `answered` is not called. Nothing happens once it was."""
 
 
 class Gateway(Protocol):

@@ -152,6 +152,7 @@ class Pump:
         if connection.asking != token or connection.state is not _OPEN:
             return
         connection.asking = None
+        connection.forget_question()
         self._timers.cancel((connection, PumpTimer.ASK))
         self._call(connection, lambda effects: connection.gateway.answered(token, answer, effects))
         self._feed_again(connection)
@@ -432,7 +433,7 @@ class Pump:
         if self.outside is None:
             answered(None)
         else:
-            self.outside.ask(effect.request, answered)
+            connection.question = self.outside.ask(effect.request, answered)
 
     # Output
 
@@ -583,6 +584,7 @@ class Pump:
         for name in (*TimerName, PumpTimer.HANDSHAKE):
             self._timers.forget((connection, name))
         connection.upgrading = False
+        connection.forget_question()
         self._intake.release(connection)
         connection.rest = b""
         try:
