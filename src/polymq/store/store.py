@@ -164,6 +164,7 @@ class Store:
         if self.journal.failed or not self._committer.sync_now():
             raise StoreFailed(f"{self.journal.failed}. Look after the disk")
         self._committer.changed = False
+        remove_paths(self._volume.files, recovered.superseded)
 
     def _own_units(self) -> Iterator[Iterable[bytes]]:
         """Give the store's part of a snapshot, for partitions that are there when their turn comes."""
