@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     GatewayFactory = Callable[["Peer"], "Gateway"]
 
-__all__ = ["HANDSHAKE_TIMEOUT", "BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
+__all__ = ["HANDSHAKE_TIMEOUT", "Asked", "BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
 
 # The reason of `upgrade_failed` when the peer did not shake hands in time.
 HANDSHAKE_TIMEOUT: Final = "i/o timeout"
@@ -49,6 +49,13 @@ class Peer:
     def address(self) -> str:
         """Host and port, as statistics and directories show them."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Asked(Protocol):
+    """A question that has been put."""
+
+    def cancel(self) -> None:
+        """Want no answer any more: `answered` is not called. Nothing happens once it was."""
 
 
 class Gateway(Protocol):

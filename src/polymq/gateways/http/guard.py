@@ -80,7 +80,7 @@ class _Waiting:
 class Guests:
     """Who has been found by which secret, for all doors together: at most `limits.HTTP_GUESTS_MAX`, the latest ones."""
 
-    def __init__(self, broker: Broker, clock: Clock, logins: Logins, ask: Callable[[Question, Callable[[object], None]], None]) -> None:
+    def __init__(self, broker: Broker, clock: Clock, logins: Logins, ask: Callable[[Question, Callable[[object], None]], object]) -> None:
         self._broker = broker
         self._clock = clock
         self._logins = logins
