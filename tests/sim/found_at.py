@@ -56,7 +56,16 @@ FOUND_AT: Final[dict[str, int]] = {
     "emptied_messages_come_back_when_they_are_due": 0,
     "ephemeral_channel_outlives_its_process": 7,
     "ephemeral_topic_outlives_its_process": 6,
+    "order_is_broken_now_and_then": 28,
+    "messages_follow_close_wait": 3,
+    "deferred_comes_late": 0,
+    "retention_drops_what_a_group_needs": 10,
+    "retention_is_impatient": 0,
+    "epoch_is_not_written_down": 1,
+    "log_port_skips_a_record": 0,
     "log_port_repeats_a_batch": 1,
+    "journal_goes_on_after_a_failed_sync": 7,
+    "start_that_fails_does_not_say_why": 7,
     "emptying_forgets_what_is_being_synced": 964,
 }
 
