@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from polymq.errors import Refusal, RefusalCode
 from polymq.gateways.nsq import http_format
@@ -12,10 +12,11 @@ from polymq.wire.exchange import BodyState, Response
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from polymq.gateways.nsq.http_context import NsqHttp
     from polymq.wire.exchange import Promise, Request
 
 __all__ = ["DONE", "REFUSALS", "ApiError", "arguments", "endpoint", "error", "json", "json_headers", "ok", "plain", "refuse", "text"]
+
+Context = TypeVar("Context")
 
 _V1: Final = ("X-NSQ-Content-Type", "nsq; version=1.0")
 _JSON: Final = ("Content-Type", "application/json; charset=utf-8")
@@ -104,11 +105,11 @@ def refuse(status: int) -> Response:
     return error(status, _REFUSED[status])
 
 
-def endpoint(function: Callable[[Request, NsqHttp], Response]) -> Callable[[Request, NsqHttp], Response]:
+def endpoint(function: Callable[[Request, Context], Response]) -> Callable[[Request, Context], Response]:
     """Turn what an endpoint raises into an answer."""
 
     @functools.wraps(function)
-    def answering(request: Request, context: NsqHttp) -> Response:
+    def answering(request: Request, context: Context) -> Response:
         try:
             return function(request, context)
         except ApiError as problem:
