@@ -122,6 +122,10 @@ class NsqGateway(BaseGateway):
 
     # -- input -----------------------------------------------------------------------------------------------------
 
+    def opened(self, effects: list[Effect]) -> None:
+        """Wait for the client as long as for one that falls silent later; nsqd would wait for ever."""
+        self._liveness.expect(self._agreement.heartbeat_interval_ms * _NS_PER_MS, effects)
+
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every command that has come whole."""
         decoder = self._decoder
