@@ -104,7 +104,7 @@ async def _close(connection: NsqConnection | None) -> None:
 class NsqProducer:
     """Publishes over one connection, as many at a time as there are tasks that await.
 
-    Every publish has a deadline (`options.deadline_seconds`), which includes finding the server again. A connection
+    At most 1000 publishes wait for their answers, the others for room. Every publish has a deadline (`options.deadline_seconds`), which includes finding the server again. A connection
     on which it is missed is closed, and another one made.
     """
 
@@ -172,12 +172,21 @@ class NsqProducer:
         if self._connection is not None and self._connection.is_open:
             return self._connection
         async with self._connecting:
-            if self._closed:
-                raise ConnectionLost("this producer is closed")
+            self._check_open()
             if self._connection is None or not self._connection.is_open:
-                self._connection = await self._link.reach()
+                connection = await self._link.reach()
                 self._link.backoff.succeeded()
+                try:
+                    self._check_open()
+                except ConnectionLost:
+                    await _close(connection)
+                    raise
+                self._connection = connection
             return self._connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionLost("this producer is closed")
 
 
 def _nobody_looks() -> None:
@@ -238,12 +247,13 @@ class NsqConsumer:
         try:
             async with asyncio.timeout(self._link.options.deadline_seconds):
                 await self._subscribed.wait()
-        except TimeoutError as error:
+            if self._failure is not None:
+                raise self._failure
+        except BaseException as error:
             await self.close()
-            raise self._link.out_of_time("subscribing") from error
-        if self._failure is not None:
-            await self.close()
-            raise self._failure
+            if isinstance(error, TimeoutError):
+                raise self._link.out_of_time("subscribing") from error
+            raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -363,19 +373,25 @@ class NsqConsumer:
         self._closed = True
         self._arrived.set()
         connection = self._connection
-        if first and connection is not None and connection.is_open:
-            try:
+        try:
+            if first and connection is not None and connection.is_open:
                 async with asyncio.timeout(_CLOSE_SECONDS_MAX):
                     await connection.request(frames.CLS)
                     self._give_back(connection)
                 async with asyncio.timeout(grace_seconds):
                     await self._idle.wait()
-            except (TimeoutError, PolyMQError) as error:
-                _log.debug("%s: closing without waiting: %s", self._link.address, error)
-        await _close(connection)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        except (TimeoutError, PolyMQError) as error:
+            _log.debug("%s: closing without waiting: %s", self._link.address, error)
+        finally:  # also for who does not wait any longer
+            await self._end(connection)
+
+    async def _end(self, connection: NsqConnection | None) -> None:
+        try:
+            await _close(connection)
+        finally:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
 
     def _give_back(self, connection: NsqConnection) -> None:
         """Let the server deliver to others at once what nobody has looked at here."""
@@ -453,7 +469,11 @@ class NsqConsumer:
             connection.send(frames.ready(min(self._allowed, ready_max if isinstance(ready_max, int) else _READY_MAX)))
 
     def _received(self, connection: NsqConnection, run: MessageRun) -> None:
-        self._waiting.append((connection, run, asyncio.get_running_loop().time() + self._message_timeout_seconds))
+        now = asyncio.get_running_loop().time()
+        # Nobody may be taking: then the server sends again what has expired, and it would all lie here.
+        while self._waiting and self._waiting[0][2] <= now:
+            self.expired += self._waiting.popleft()[1].count
+        self._waiting.append((connection, run, now + self._message_timeout_seconds))
         self.received += run.count
         self._arrived.set()
         self._changed()

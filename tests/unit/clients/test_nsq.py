@@ -143,6 +143,52 @@ def test_messages_that_waited_here_for_longer_than_the_server_waits_are_dropped(
     in_virtual_time(go())
 
 
+def test_what_nobody_takes_does_not_pile_up() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server, options=NsqOptions(deadline_seconds=5, message_timeout_ms=1000)) as client:
+            for _ in range(50):
+                server.deliver(1, 2)
+                await asyncio.sleep(0.6)
+            assert len(client._waiting) <= 2
+            server.deliver(3)
+            await asyncio.sleep(0.6)
+            assert await take(client, 1) == [b"3"]
+            assert client.expired == 100
+
+    in_virtual_time(go())
+
+
+def test_beginning_ends_when_nobody_waits_for_it_any_more() -> None:
+    async def go() -> None:
+        server = Server()
+        server.refusals[events.Subscribe] = None
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await consumer(server).__aenter__()
+        await asyncio.sleep(0)
+        assert server.wires[0].ended
+        assert len(asyncio.all_tasks()) == 1
+
+    in_virtual_time(go())
+
+
+def test_closing_ends_also_when_nobody_waits_for_it_any_more() -> None:
+    async def go() -> None:
+        server = Server()
+        client = consumer(server)
+        await client.__aenter__()
+        server.deliver(1)
+        await anext(client.batches())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await client.close(grace_seconds=60)
+        assert server.wires[0].ended
+        assert len(asyncio.all_tasks()) == 1
+
+    in_virtual_time(go())
+
+
 def test_refused_and_odd_answers() -> None:
     async def go() -> None:
         server = Server()
@@ -167,6 +213,23 @@ def test_a_closed_producer() -> None:
         await client.close()
         with pytest.raises(ConnectionLost, match="closed"):
             await client.publish("t", b"x")
+
+    in_virtual_time(go())
+
+
+def test_closing_while_connecting_leaves_no_connection() -> None:
+    async def go() -> None:
+        server = Server()
+        server.is_down = True
+        client = producer(server)
+        publishing = asyncio.create_task(client.publish("t", b"x"))
+        await asyncio.sleep(0.1)
+        await client.close()
+        server.is_down = False
+        with pytest.raises(ConnectionLost, match="closed"):
+            await publishing
+        assert server.wires[0].ended
+        assert server.took("PUB") == []
 
     in_virtual_time(go())
 
