@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from polymq.clients.backoff import Backoff
 from polymq.clients.nsq_messages import NsqBatch, NsqMessage
-from polymq.clients.nsq_opening import NsqOptions, NsqTls, connect, open_socket
+from polymq.clients.nsq_opening import NsqOptions, NsqTls, check_address, connect, open_socket
 from polymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -70,6 +70,7 @@ class _Link:
         opener: Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[None]],
         random: Callable[[], float],
     ) -> None:
+        check_address(address)
         self.address = address
         self.options = options
         self.last_failure = ""
