@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODES = ("snappy", "deflate", "tls", "tls+snappy", "tls+deflate")
-# pynsq hangs on nsqd now and then when it asks for compression (docs/CAPABILITIES.md); on polymq it must not.
+# pynsq hangs on nsqd now and then when it asks for compression (docs/CLIENTS.md); on polymq it must not.
 RACES = {"pynsq"}
 
 
@@ -61,6 +61,7 @@ def skip_the_race(server: Running, client: Client, mode: str) -> bool:
     return server.kind == "nsqd" and client.name in RACES and mode != "tls"
 
 
+@pytest.mark.cell
 @pytest.mark.parametrize(("each", "mode"), pairs("publish"))
 def test_publishing(secure: Running, each: Client, mode: str, topic: str, authority: Authority) -> None:
     if skip_the_race(secure, each, mode):
@@ -73,6 +74,7 @@ def test_publishing(secure: Running, each: Client, mode: str, topic: str, author
         assert [message.body for message in raw.take(len(bodies) + 500)] == bodies + numbered(500)
 
 
+@pytest.mark.cell
 @pytest.mark.parametrize(("each", "mode"), pairs("consume"))
 def test_consuming(secure: Running, each: Client, mode: str, topic: str, authority: Authority) -> None:
     if skip_the_race(secure, each, mode):
@@ -89,6 +91,7 @@ def test_consuming(secure: Running, each: Client, mode: str, topic: str, authori
     secure.settled(topic, "ch")
 
 
+@pytest.mark.cell(client="polymq.clients.nsq")
 @pytest.mark.parametrize("mode", ["plain", *MODES])
 def test_our_client(secure: Running, mode: str, topic: str, authority: Authority) -> None:
     async def go() -> dict[str, Any]:
