@@ -35,11 +35,14 @@ __all__ = ["Case", "Cases", "Dialogue", "Stage", "Transcripts", "dpub", "identif
 TIMEOUT_S: Final = 10.0
 # Silence for this long means that nothing more comes. It has to stand a machine that is busy with other things.
 QUIET_S: Final = 0.4
+# Heartbeats may go on for ever.
+LISTENING_S: Final = 20.0
 CASES_AT_ONCE: Final = 12
 KINDS: Final = {0: "RESP", 1: "ERR", 2: "MSG"}
 MASKS: Final = (
     (rb"\b[0-9a-f]{16}\b", b"<ID>"),
     (rb"127\.0\.0\.1:\d+", b"<ADDRESS>"),
+    (rb'"start_time":\d+', b'"start_time":<TIME>'),
     (rb'"hostname":"[^"]*"', b'"hostname":"<HOST>"'),
 )
 LONG_BYTES: Final = 400
@@ -99,10 +102,11 @@ class Dialogue:
         self.send(*chunks)
         self.hear(text, quiet_s=quiet_s, timed=timed)
 
-    def hear(self, text: str, *, quiet_s: float = QUIET_S, timed: bool = False) -> None:
+    def hear(self, text: str, *, quiet_s: float = QUIET_S, at_most_s: float = LISTENING_S, timed: bool = False) -> None:
         """Write down all that comes until it is quiet; if `timed`, with the time since the dialogue began, to half a second."""
         heard = []
-        while (frame := self._frame(quiet_s)) is not None:
+        end = time.monotonic() + at_most_s
+        while (frame := self._frame(min(quiet_s, max(0.0, end - time.monotonic())))) is not None:
             heard.append((f"{self._time()} " if timed else "") + self._show(*frame))
         self._listened(text, heard, timed=timed)
 
@@ -112,6 +116,8 @@ class Dialogue:
         self._listened(text, [self._show(*frame)] if frame else [])
 
     def _listened(self, text: str, heard: list[str], *, timed: bool = False) -> None:
+        if timed and self.closed and heard and heard[-1] == f"{self._time()} RESP '_heartbeat_'":
+            heard.pop()  # due at the same moment: either may be first
         end = f"{self._time()} [closed]" if timed and self.closed else "[closed]" if self.closed else "[open]"
         self._stage.note(f"{self._name}{text} -> {' | '.join([*heard, end])}")
 
