@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODES = ("snappy", "deflate", "tls", "tls+snappy", "tls+deflate")
-# pynsq hangs on nsqd now and then when it asks for compression (docs/CAPABILITIES.md); on polymq it must not.
+# pynsq hangs on nsqd now and then when it asks for compression (docs/CLIENTS.md); on polymq it must not.
 RACES = {"pynsq"}
 
 
@@ -58,6 +58,7 @@ def combinations(action: str) -> list[Any]:
     ]
 
 
+@pytest.mark.cell
 @pytest.mark.parametrize(("secure", "each", "mode"), combinations("publish"), indirect=["secure"])
 def test_publishing(secure: Running, each: Client, mode: str, topic: str, authority: Authority) -> None:
     bodies = bodies_of_all_kinds()
@@ -68,6 +69,7 @@ def test_publishing(secure: Running, each: Client, mode: str, topic: str, author
         assert [message.body for message in raw.take(len(bodies) + 500)] == bodies + numbered(500)
 
 
+@pytest.mark.cell
 @pytest.mark.parametrize(("secure", "each", "mode"), combinations("consume"), indirect=["secure"])
 def test_consuming(secure: Running, each: Client, mode: str, topic: str, authority: Authority) -> None:
     bodies = bodies_of_all_kinds() + numbered(1000)
@@ -82,6 +84,7 @@ def test_consuming(secure: Running, each: Client, mode: str, topic: str, authori
     secure.settled(topic, "ch")
 
 
+@pytest.mark.cell(client="polymq.clients.nsq")
 @pytest.mark.parametrize("mode", ["plain", *MODES])
 def test_our_client(secure: Running, mode: str, topic: str, authority: Authority) -> None:
     async def go() -> dict[str, Any]:

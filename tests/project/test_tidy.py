@@ -20,7 +20,7 @@ FILE_LINES_MAX = 600
 PROTOCOL_NAMES = re.compile(r"nsq|rocketmq|nats\b|phpmq", re.IGNORECASE)
 # Spelt so that this line is not itself a finding.
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX")) + r")\b")
-TEXT_SUFFIXES = {".py", ".pxd", ".pyi", ".md", ".toml", ".sh", ".txt", ".c", ".go", ".js", ""}
+TEXT_SUFFIXES = {".py", ".pxd", ".pyi", ".md", ".toml", ".sh", ".txt", ".c", ".go", ".js", ".php", ""}
 
 # Modules without a test file of their own name, with the reason.
 UNTESTED = {

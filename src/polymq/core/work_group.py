@@ -183,7 +183,7 @@ class WorkGroup(Leases):
             count = self._sample(consumer)
         for _ in self.shares:
             share = self.shares[self._share_turn]
-            piece = self.take_new(share, count, size_bytes) if count else None
+            piece = self.take_new(share, self._before_given_back(share, count), size_bytes) if count else None
             if len(self.shares) > 1:
                 self._share_turn = (self._share_turn + 1) % len(self.shares)
             if piece is not None:
@@ -193,6 +193,14 @@ class WorkGroup(Leases):
                 self._out(consumer, share, piece, attempts=attempts, now_ns=now_ns)
                 return Delivery(consumer, piece, attempts)
         return None
+
+    def _before_given_back(self, share: Share, count: int) -> int:
+        """Say how many of `count` new messages come before the first that was given back: those that were there then."""
+        if not self.waiting:
+            return count
+        message_id, barrier = self.waiting.peek()
+        ahead = barrier - share.window.next
+        return min(count, ahead) if ahead > 0 and message_id >> limits.OFFSET_BITS == share.partition.number else count
 
     def take_new(self, share: Share, count: int, size_bytes: int) -> Slice | None:
         """Read the next messages that were never handed out, and are not too old."""

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     GatewayFactory = Callable[["Peer"], "Gateway"]
 
-__all__ = ["HANDSHAKE_TIMEOUT", "Asked", "BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
+__all__ = ["HANDSHAKE_END", "HANDSHAKE_TIMEOUT", "Asked", "BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
 
 # The reason of `upgrade_failed` when the peer did not shake hands in time.
 HANDSHAKE_TIMEOUT: Final = "i/o timeout"
+HANDSHAKE_END: Final = "EOF"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from polymq.gateways.contract import HANDSHAKE_END
 from polymq.gateways.effects import (
     Ask,
     Close,
@@ -304,7 +305,7 @@ class Pump:
     def _end_input(self, connection: Connection) -> None:
         """The peer sends nothing more: that is the end of the connection, as far as every protocol is concerned."""
         if connection.upgrading:
-            self._upgrades.fail(connection, "EOF")
+            self._upgrades.fail(connection, HANDSHAKE_END)
         elif connection.state is _OPEN:
             self._call(connection, connection.gateway.eof)
             self._close(connection, "closed by the peer")

@@ -32,6 +32,17 @@ def test_requeued_message_goes_to_the_tail(single: World) -> None:
     assert inbox(consumer).got == [(b"m0", 1), (b"m1", 1), (b"m2", 1), (b"m3", 1), (b"m4", 1), (b"m0", 2)]
 
 
+def test_what_is_published_after_a_message_was_given_back_comes_behind_it(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    single.publish("t", *bodies(2))
+    single.turn()
+    single.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=0)
+    single.publish("t", b"later", b"still later")
+    single.session.credit(consumer, 10)
+    single.turn()
+    assert inbox(consumer).got == [(b"m0", 1), (b"m1", 1), (b"m0", 2), (b"later", 1), (b"still later", 1)]
+
+
 def test_requeue_with_a_delay_comes_back_exactly_then(world: World) -> None:
     consumer = world.consume("t", "g", 5)
     world.publish("t", b"x")

@@ -129,12 +129,15 @@ class NsqGateway(BaseGateway):
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every command that has come whole."""
         decoder = self._decoder
-        if self._liveness.heard() >= self._login_ends_ns:
+        now_ns = self._monotonic_ns()
+        if now_ns >= self._login_ends_ns:
             self._expire()
         consumed = 0
         while True:
             events, count = decoder.feed(view[consumed:] if consumed else view)
             consumed += count
+            if count:  # half a command is no sign of life
+                self._liveness.heard(now_ns)
             left = iter(events)
             for event in left:
                 self._handlers[type(event)](self, event, effects)
@@ -321,7 +324,7 @@ class NsqGateway(BaseGateway):
         """Go on where somebody had to be asked, with what came behind."""
         doorkeeper = self._doorkeeper
         assert doorkeeper is not None
-        self._liveness.heard()
+        self._liveness.heard(self._monotonic_ns())
         self._halted = False
         first = doorkeeper.login is None
         if not self._conclude(doorkeeper.answered(token, answer, effects), effects, renewed=not first):
@@ -457,12 +460,14 @@ class NsqGateway(BaseGateway):
             self._describe()
             return
         if self._halted:
-            self._liveness.heard()  # it is we who do not listen, as somebody is being asked
+            self._liveness.heard(self._monotonic_ns())  # it is we who do not listen, as somebody is being asked
         sign = self._liveness.timer(name, effects)
         if sign is Sign.BEAT:
             effects.append(Send(HEARTBEAT_FRAME))
         elif sign is Sign.SILENCE:
-            effects.append(Close("no command within two heartbeat intervals"))
+            self.eof(effects)  # a body that has not come is an error, in the same words
+            if not self._closing:
+                effects.append(Close("no command within two heartbeat intervals"))
 
     def ended(self) -> None:
         """Leave: what is out comes back when its leases end."""
