@@ -52,6 +52,7 @@ __all__ = [
     "OUTBOX_SIZE_BYTES_HIGH",
     "OUTBOX_SIZE_BYTES_LOW",
     "OUTBOX_SIZE_BYTES_MAX",
+    "PARTITIONS_PER_TOPIC_MAX",
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
     "PATTERNS_KEPT_MAX",
@@ -84,6 +85,8 @@ OFFSET_BITS: Final = 41
 PARTITION_BITS: Final = 22
 OFFSET_MAX: Final = (1 << OFFSET_BITS) - 1
 PARTITION_NUMBER_MAX: Final = (1 << PARTITION_BITS) - 1
+# Of one topic: each is a folder and a file, and a publish goes to one of them. One process gains nothing from more.
+PARTITIONS_PER_TOPIC_MAX: Final = 256
 
 # One socket read. Big enough that a full read amortises the turn, small enough to stay in the L2 cache.
 READ_BUFFER_SIZE_BYTES: Final = 256 * 1024
