@@ -5,6 +5,7 @@ A session belongs to one connection (or one HTTP request's principal). Access is
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polymq import limits
@@ -471,11 +472,12 @@ class Session:
         return topic_view(topic, groups=groups, consumers=consumers, latency=latency)
 
     def producers(self) -> tuple[ProducerView, ...]:
-        """Describe every session that has published to what may be read, the oldest first."""
+        """Describe every session that has published to what may be read, as far as it has, the oldest first."""
         views = (producer_view(session) for session in self.broker.sessions if session.published)
         if self.principal.permissions is None:
             return tuple(views)
-        return tuple(view for view in views if any(self._may(Action.READ, topic) for topic, _ in view.published))
+        seen = (replace(view, published=tuple(each for each in view.published if self._may(Action.READ, each[0]))) for view in views)
+        return tuple(view for view in seen if view.published)
 
     def health(self) -> list[str]:
         """Say what is wrong with the data folder, for people; empty when well."""

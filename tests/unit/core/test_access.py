@@ -75,6 +75,9 @@ def test_who_published_is_shown_to_who_may_read_it(single: World) -> None:
     other = single.broker.session(principal(permission("^b$", actions=(Action.READ,))))
     assert len(reader.producers()) == len(single.session.producers()) == 1
     assert other.producers() == ()
+    single.publish("c", b"x")
+    assert [view.published for view in reader.producers()] == [(("a", 1),)], "not even the names of other topics"
+    assert [view.published for view in single.session.producers()] == [(("a", 1), ("c", 1))]
 
 
 def test_what_may_be_done_everywhere() -> None:

@@ -64,7 +64,9 @@ def concerns_all(request: Request) -> Action | None:
     """Say what one must be allowed to do to all topics for a request that is about the node."""
     if request.path.startswith("/debug"):
         return Action.MANAGE
-    return Action.MANAGE if request.path.startswith("/config/") and request.method != "GET" else None
+    if request.path.startswith("/config/"):
+        return Action.READ if request.method == "GET" else Action.MANAGE
+    return None
 
 
 class TlsRequired(Router["NsqHttp"]):

@@ -9,6 +9,7 @@ once its time is over. With `auto_fin` a message is finished when it has been ha
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -146,10 +147,12 @@ def finish(request: Request, context: NsqHttp) -> Response:
     if not ids:
         raise ApiError(400, "MISSING_ARG_ID")
     failures = stream.session.settle(stream.subscription, memoryview(ids), 0, len(ids))
+    done = ok(stream.session.journaled())
     if not failures:
-        return ok(stream.session.journaled())
+        return done
+    # This says of the others that they are finished, so it waits for that as well.
     failed = [hex_id(ids[index]) for index, _code in failures]
-    return Response(409, json_headers(), orjson.dumps({"message": "FIN_FAILED", "failed": failed}))
+    return replace(done, status=409, headers=json_headers(), body=orjson.dumps({"message": "FIN_FAILED", "failed": failed}))
 
 
 @endpoint
@@ -194,7 +197,7 @@ def _peer(request: Request, context: NsqHttp) -> PeerView:
     return PeerView(
         protocol="http",
         protocol_version="HTTP",
-        remote_address=f"[{peer.host}]:{peer.port}" if ":" in peer.host else f"{peer.host}:{peer.port}",
+        remote_address=peer.address,
         connected_at_ns=context.clock.wall_ns(),
         client_id=peer.host,
         host_name=peer.host,

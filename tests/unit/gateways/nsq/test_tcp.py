@@ -224,6 +224,16 @@ def test_silence_ends_the_connection_and_any_command_prevents_that(single: World
     assert isinstance(closed, Close)
 
 
+def test_who_never_says_anything_is_closed(single: World) -> None:
+    client = Client(single)
+    effects: list[Effect] = []
+    client.gateway.opened(effects)
+    assert effects == [SetTimer(TimerName.READ_DEADLINE, 60 * SECOND_NS)]
+    single.clock.now_ns = 60 * SECOND_NS
+    (closed,) = client.timer(TimerName.READ_DEADLINE)
+    assert isinstance(closed, Close)
+
+
 def test_heartbeats_may_be_switched_off_for_producers_only(single: World) -> None:
     client = Client(single)
     effects = client.send(identify(heartbeat_interval=-1))
