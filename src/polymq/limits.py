@@ -14,10 +14,12 @@ __all__ = [
     "DIALS_MAX",
     "HTTP_ANSWER_SIZE_BYTES_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
+    "HTTP_CHUNKS_PER_TURN_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
     "HTTP_GUESTS_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
     "HTTP_IDLE_NS_MAX",
+    "HTTP_NS_PER_TURN_MAX",
     "HTTP_POLL_INTERVAL_NS",
     "HTTP_RECORDS_SIZE_BYTES",
     "HTTP_RECORDS_SIZE_BYTES_MAX",
@@ -164,8 +166,11 @@ HTTP_BODY_DISCARDED_BYTES_MAX: Final = 256 * 1024 - 1
 # of a turn, and the next is asked for before the last has left the kernel.
 HTTP_CHUNK_SIZE_BYTES_MAX: Final = 256 * 1024
 # Pipelined requests of one connection that are answered in one turn, at 20 to 50 us each; fewer when their answers pass
-# OUTBOX_SIZE_BYTES_HIGH. The others have their turns in between, and who does not read makes no more answers.
+# OUTBOX_SIZE_BYTES_HIGH, or when they take long. The others have their turns in between, and who does not read makes no
+# more answers. Chunks of bodies are counted as well, at 6 us each, however small.
 HTTP_REQUESTS_PER_TURN_MAX: Final = 128
+HTTP_CHUNKS_PER_TURN_MAX: Final = 500
+HTTP_NS_PER_TURN_MAX: Final = 3_000_000
 # A request must be complete this long after its first byte, so that nobody can hold connections by dripping.
 HTTP_REQUEST_NS_MAX: Final = 60_000_000_000
 # A connection without a request is closed after this time. nsqd never does; clients pool connections for minutes.
