@@ -256,7 +256,8 @@ class WorkGroup(Leases):
                     self.waiting.pop()
                     continue
             self.waiting.pop()
-            return self.give_again(consumer, share, offset, piece, now_ns)
+            if not self.sampled_out(consumer, share, offset):
+                return self.give_again(consumer, share, offset, piece, now_ns)
         return None
 
     def cannot_read(self, share: Share, offset: int) -> None:
@@ -317,6 +318,9 @@ class WorkGroup(Leases):
             at += looked_at
             self.dirty(share)
         done = count - len(failures)
+        # Whoever had room before was given all that there was, so there is something to do only for who had none.
+        if subscription.leased >= subscription.credit or self.lanes is not None:
+            self._kernel.wake(self)
         subscription.leased -= done
         subscription.settled += done
         self.settled_count += done
@@ -324,7 +328,6 @@ class WorkGroup(Leases):
             self.forget_touched(subscription, ids, first, count)
         if self.lanes is not None:
             self.lanes.settled(ids, first, count)
-        self._kernel.wake(self)
         return [(index, refusal_code(code)) for index, code in failures]
 
     def _measure(self, share: Share, ids: memoryview, first: int, end: int, left_out: list[int]) -> None:

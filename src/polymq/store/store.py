@@ -251,7 +251,9 @@ class Store:
                 self.journal.append(encode_written((number,)))
         self._written.discard(number)
         log.synced_point = self._points.pop(number, None)
-        log.begin_epoch()
+        if not log.failed:
+            # Of a log that cannot be read nothing is said, or readers would take what it holds for lost.
+            log.begin_epoch()
         return log
 
     def _log(self, number: int, *, sync: bool) -> Log:

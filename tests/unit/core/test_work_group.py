@@ -227,6 +227,26 @@ def test_sampling_drops_the_rest_for_good(single: World) -> None:
     assert single.view().groups[0].depth == 0
 
 
+def test_what_was_given_back_is_drawn_from_as_well(single: World) -> None:
+    first = single.consume("t", "g", 1000)
+    single.publish("t", *bodies(1000))
+    single.turn()
+    for message_id in inbox(first).ids:
+        single.session.requeue(first, message_id, delay_ns=SECOND_NS)
+    single.session.unsubscribe(first)
+    second = single.consume("t", "g", 2500, sample_percent=9)
+    single.wait(2)
+    assert {attempts for _, attempts in inbox(second).got} == {2}
+    assert 50 < len(inbox(second).got) < 200
+    assert single.settle(second, *inbox(second).ids) == []
+    assert single.view().groups[0].depth == 0
+    single.turn()
+    single.restart()
+    third = single.consume("t", "g", 2500)
+    single.turn()
+    assert inbox(third).got == [], "what was not drawn is gone for good"
+
+
 def test_cold_data_is_waited_for_not_skipped(single: World) -> None:
     consumer = single.consume("t", "g", 5)
     single.store.logs[0].cold = True

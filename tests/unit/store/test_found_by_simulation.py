@@ -158,3 +158,18 @@ def test_seed_10202_what_a_snapshot_replaced_stays_until_the_snapshot_is_synced(
             harness.crash(power_loss=True)
             harness.open()
             assert ENTRY in harness.replayed
+
+
+def test_seed_476_a_partition_that_cannot_be_read_does_not_claim_to_begin_anew() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    harness.publish(log, bodies(0, 2))
+    harness.crash()
+    harness.boot += 1
+    store = harness.open()
+    harness.files.faults.append(DiskFault("read", path="partitions/"))
+    unread = store.open_log(1, sync=False)
+    assert unread.failed
+    assert unread.epochs == []
+    harness.crash()
+    assert harness.open().open_log(1, sync=False).epochs == [(1, 0), (2, 2)]

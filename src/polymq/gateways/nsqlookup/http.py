@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from polymq.core.access import Action
 from polymq.errors import Refusal
 from polymq.gateways.nsq import http_answers, http_format
 from polymq.gateways.nsq.http_answers import DONE, ApiError, arguments, json_headers, refuse
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
     from polymq.gateways.nsqlookup.registry import Node, Producer, Registry
     from polymq.wire.exchange import Request
 
-__all__ = ["LookupHttp", "lookup_router"]
+__all__ = ["OPEN_METHODS", "LookupHttp", "concerns_every_node", "lookup_router"]
 
 # What is shown of a producer that was never hidden: Go's zero time.
 _NEVER_NS: Final = -6795364578871345152
 _PIECE_SIZE_BYTES: Final = 32 * 1024
 _ITEMS_PER_CALL: Final = 64
+# Answered to anybody, wherever else secrets are wanted: consumers look up who has a topic, and no client of NSQ's can
+# send a secret with that.
+OPEN_METHODS: Final = frozenset({"GET"})
 
 Item = TypeVar("Item")
 
@@ -142,6 +146,11 @@ def delete_channel(request: Request, context: LookupHttp) -> Response:
     if not context.registry.delete_channel(*_topic_and_channel(request)):
         raise ApiError(404, "CHANNEL_NOT_FOUND")
     return DONE
+
+
+def concerns_every_node(_request: Request) -> Action:
+    """Say what one must be allowed to do to all topics for a request that changes the directory."""
+    return Action.MANAGE
 
 
 def lookup_router() -> Router[LookupHttp]:
