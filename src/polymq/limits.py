@@ -19,6 +19,7 @@ __all__ = [
     "HTTP_GUESTS_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
     "HTTP_IDLE_NS_MAX",
+    "HTTP_NET_INTERVAL_NS",
     "HTTP_NS_PER_TURN_MAX",
     "HTTP_POLL_INTERVAL_NS",
     "HTTP_RECORDS_SIZE_BYTES",
@@ -175,8 +176,10 @@ HTTP_NS_PER_TURN_MAX: Final = 3_000_000
 HTTP_REQUEST_NS_MAX: Final = 60_000_000_000
 # A connection without a request is closed after this time. nsqd never does; clients pool connections for minutes.
 HTTP_IDLE_NS_MAX: Final = 15 * 60_000_000_000
-# How often an answer that has to wait (for new records, for the disk) looks again, and how long it may wait.
+# How often an answer that has to wait (for new records, for the disk) looks again; how often one does all the same that
+# is rung for when there is something, as a net; and how long an answer may wait.
 HTTP_POLL_INTERVAL_NS: Final = 10_000_000
+HTTP_NET_INTERVAL_NS: Final = 1_000_000_000
 HTTP_WAIT_NS_MAX: Final = 30_000_000_000
 # A stream of messages that has nothing to send says so this often: a peer that is gone is noticed, proxies keep it open.
 HTTP_STREAM_BEAT_NS: Final = 30_000_000_000

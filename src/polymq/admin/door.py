@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -103,7 +103,7 @@ def endpoint(function: Callable[[Request, Door], Response | Retry]) -> Callable[
         except (StoreError, OSError) as error:
             return problem(503, "STORE_FAILED", str(error))
         if isinstance(answer, Retry):
-            return Retry(answer.due_ns, functools.partial(answering, answer.again))
+            return replace(answer, again=functools.partial(answering, answer.again))
         return answer
 
     @functools.wraps(function)

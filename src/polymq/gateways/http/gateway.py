@@ -184,11 +184,14 @@ class HttpGateway(BaseGateway, Generic[Context]):
             self._go_on(effects)
 
     def woken(self, effects: list[Effect]) -> None:
-        """Let the consumer do its part, or end its answer in order: what it subscribed to is gone."""
+        """Ask again for an answer, or let the consumer do its part, or end its answer: what it subscribed to is gone."""
         if self._consuming is not None:
             self._consuming.consumer.woken()
         if self._closed_reason is not None:
             self._end_consuming(self._closed_reason, effects)
+        elif self._retry is not None:
+            effects.append(SetTimer(TimerName.RETRY, None))
+            self._go_on(effects)
 
     def stopping(self, effects: list[Effect]) -> None:
         """End in order."""
@@ -207,7 +210,9 @@ class HttpGateway(BaseGateway, Generic[Context]):
         if self._consuming is not None:
             self._consuming.consumer.ended()
             self._consuming = None
-        self._retry = None
+        if self._retry is not None:
+            self._retry.dropped()
+            self._retry = None
         self._request = None
         self._decoder.end()
 
