@@ -14,6 +14,7 @@ from polymq.wire.exchange import Response, Retry
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from polymq.admin.tails import Tails
     from polymq.core.ports import Clock
     from polymq.core.session import Session
     from polymq.core.statistics import Registry
@@ -59,11 +60,12 @@ _DIGITS_MAX: Final = len(str(_INTEGER_MAX))
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The context of every endpoint."""
+    """The context of every endpoint. Without `tails`, who waits for records looks by itself."""
 
     session: Session
     clock: Clock
     statistics: Registry
+    tails: Tails | None = None
 
 
 class Problem(Exception):
