@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
 from polymq.gateways.http.guard import Guests
+from polymq.limits import LOOKUP_QUESTIONS_TOTAL_MAX
 from polymq.server.access import make_logins
 from polymq.server.dialer import SocketDialer
 from polymq.server.outside import HttpOutside
@@ -113,7 +114,10 @@ class Node:
         register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
         register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
-        self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock, partial(_client_context, settings))
+        ask = partial(HttpOutside, self.dialer, self.pump, self.clock, partial(_client_context, settings))
+        self.outside = self.pump.outside = ask()
+        # Directories are asked for themselves, so that no authentication server can cost a new topic its channels.
+        self.directories_outside = ask(questions_max=LOOKUP_QUESTIONS_TOTAL_MAX)
         self.guests: Guests | None = None
         if self.logins is not None and settings.access.http == "login":
             self.guests = Guests(self.broker, self.clock, self.logins, self.outside.ask)
