@@ -2,26 +2,25 @@
 
 What is appended in a turn is encoded into a staging buffer, as batches that grow until they are large enough, and
 written with one `pwrite` when the turn is committed. Reading is in `reader.py`, finding the end after a crash in
-`recovery.py`, syncing in `committer.py`.
+`recovery.py`, syncing in `committer.py`, dropping in `dropping.py`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import CorruptRecord, Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.store.chain import Chain
-from polymq.store.committer import checkpoint_entries
+from polymq.store.dropping import Dropping
 from polymq.store.entries import Checkpoint
 from polymq.store.index import SparseIndex
 from polymq.store.lookup import batches_from, first_offset_at
 from polymq.store.reader import Reader
 from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, look_at_active, partition_folder, segment_path, tidy
-from polymq.store.retention import chained, droppable, forget, seal, survey
+from polymq.store.retention import chained, seal
 from polymq.store.segment import MAGIC_LOG, Segment, write_again
 from polymq.store.ticket import Ticket
 from polymq.wire.batch import seal_fields
@@ -60,8 +59,7 @@ class Log:
         "_buffer",
         "_committer",
         "_dirty",
-        "_dropped_before_capture",
-        "_dropped_size_bytes",
+        "_dropping",
         "_full",
         "_index",
         "_journal",
@@ -70,7 +68,6 @@ class Log:
         "_room",
         "_searches",
         "_staged",
-        "_surveying",
         "_sync_tickets",
         "_target",
         "_ticket",
@@ -132,9 +129,7 @@ class Log:
         self._listed = True
         self._untidy = False
         self._dirty = False
-        self._surveying = False
-        self._dropped_size_bytes = 0
-        self._dropped_before_capture = 0
+        self._dropping = Dropping(self, volume, committer, journal)
         self._written_end = 0
         self._index: SparseIndex | None = None
         self._buffer: bytearray | None = None
@@ -479,7 +474,7 @@ class Log:
         chain.dirty = []
         chain.folder_dirty = chain.folder_made = False
         self._dirty = False
-        self._dropped_before_capture = self._dropped_size_bytes
+        self._dropping.captured()
         tickets, self._sync_tickets = self._sync_tickets, []
         return paths, folders, self.point(), tickets
 
@@ -487,10 +482,7 @@ class Log:
         """Take note that a sync has covered everything up to `point`; False if that is of no interest any more."""
         if self.failed or self.deleted:
             return False
-        if point.start != self.start:
-            # Segments were dropped while the sync ran: that must not be taken back.
-            point = self._shortened(point, self._dropped_size_bytes - self._dropped_before_capture)
-        self.synced_point = point
+        self.synced_point = point = self._dropping.agreeing(point)
         # What was written since the sync began was announced before this checkpoint will be.
         self.announced = self._dirty
         if self.sync:
@@ -542,55 +534,7 @@ class Log:
         Only what is synced is dropped, never the last segment. The files go after the journal entry that says so is
         synced.
         """
-        if self.synced_point is None or self.failed or first_needed <= self.start:
-            return
-        self.list_segments()
-        limit = min(first_needed, self.synced_point.segment_base)
-        if self.failed or self.chain.segments[0].end_offset > limit or self._survey(limit):
-            return
-        count = droppable(self.chain.segments, limit, older_than_ns=now_ns - age_ns, excess_bytes=self.size_bytes - size_bytes)
-        if count:
-            self._drop(count)
-
-    def _survey(self, limit: int) -> bool:
-        """Have the worker look at segments of an earlier life whose size and age matter; tell whether any has to be."""
-        unknown = [segment for segment in self.chain.segments if not segment.created_ns and segment.base_offset <= limit]
-        if not unknown:
-            return False
-        if not self._surveying:
-            self._surveying = True
-
-            def done(problem: str) -> None:
-                self._surveying = False
-                if problem and not self.deleted:
-                    self.fence(problem)
-
-            survey(self._volume, self.number, unknown, active=self.chain.active, done=done)
-        return True
-
-    def _drop(self, count: int) -> None:
-        """Forget the oldest segments, and have their files removed once that is durable."""
-        dropped = self.chain.segments[:count]
-        del self.chain.segments[:count]
-        dropped_size_bytes = sum(segment.size_bytes for segment in dropped)
-        # A segment whose sealing a crash has prevented is longer than what was counted for it.
-        self.size_bytes = max(0, self.size_bytes - dropped_size_bytes)
-        self.sealed_size_bytes = max(0, self.sealed_size_bytes - dropped_size_bytes)
-        self.start = self.chain.segments[0].base_offset
-        while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
-            del self.epochs[0]
-        point = self.synced_point
-        assert point is not None
-        self._dropped_size_bytes += dropped_size_bytes
-        self.synced_point = self._shortened(point, dropped_size_bytes)
-        for entry in checkpoint_entries(self):
-            self._journal.append(entry)
-        self._committer.remove_after_sync(forget(dropped))
-
-    def _shortened(self, point: Checkpoint, dropped_size_bytes: int) -> Checkpoint:
-        """Make a checkpoint agree with the partition's present start."""
-        sealed_size_bytes = max(0, point.sealed_size_bytes - dropped_size_bytes)
-        return replace(point, start=self.start, sealed_size_bytes=sealed_size_bytes, epochs=tuple(self.epochs))
+        self._dropping.retain(first_needed, now_ns=now_ns, age_ns=age_ns, size_bytes=size_bytes)
 
     def close(self) -> None:
         """Let go of files and of room that was reserved."""
