@@ -23,6 +23,7 @@ from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segment
 from polymq.store.retention import chained, seal
 from polymq.store.segment import MAGIC_LOG, Segment, write_again
 from polymq.store.ticket import Ticket
+from polymq.store.volume import store_error
 from polymq.wire.batch import seal_fields
 from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, encode_bodies, encode_message
 
@@ -157,7 +158,7 @@ class Log:
     def attach(self, found: RecoveredLog, *, listed: bool, untidy: bool = False) -> None:
         """Take over what recovery found, or what the last checkpoint says (then not `listed`: only the last segment is known).
 
-        `untidy`: nobody has looked whether a process that was killed had begun a segment behind the last record.
+        `untidy`: nobody has looked whether a process that was killed had begun segments behind the last record.
         """
         self._untidy = untidy
         self.announced = found.unsynced or bool(found.failed)
@@ -305,6 +306,8 @@ class Log:
     def _wake(self, need: int, now_ns: int) -> None:
         """Get ready for the first batch of a turn: a segment with room and a buffer."""
         active = self.chain.active
+        if self._untidy:
+            self._tidy()
         if active is not None and not active.known:
             self._look_at_active(active)
         if active is None or active.used + need > active.size_bytes:
@@ -314,12 +317,18 @@ class Log:
         self._buffer = self._volume.take_buffer()
         self._staged = 0
 
+    def _tidy(self) -> None:
+        """Remove, before the first append of this life, segments that were begun behind the last record and hold nothing."""
+        active = self.chain.active
+        try:
+            tidy(self._volume.files, self.number, -1 if active is None else active.base_offset)
+        except OSError as error:
+            raise store_error(error, self.chain.folder) from error
+        self._untidy = False
+
     def _look_at_active(self, active: Segment) -> None:
         """Make sure, before the first append of this life, that the last segment is the one that was left."""
         try:
-            if self._untidy and tidy(self._volume.files, self.chain.path(self.end), keep=active.path):
-                self.chain.folder_dirty = True
-            self._untidy = False
             active.created_ns, active.size_bytes = look_at_active(self._volume.file(active), self.number, active)
         except (OSError, CorruptRecord) as error:
             self.fence(str(error))

@@ -236,7 +236,7 @@ class Store:
                     synced=point.end,
                 ),
                 listed=not bases,
-                untidy=not self._clean,
+                untidy=True,
             )
             if bases and not self._clean:
                 self._unseen.append(log)
