@@ -76,6 +76,7 @@ class Log:
         "_untidy",
         "_volume",
         "_written_end",
+        "_written_time_ns",
         "announced",
         "chain",
         "deleted",
@@ -132,11 +133,13 @@ class Log:
         self._dirty = False
         self._dropping = Dropping(self, volume, committer, journal)
         self._written_end = 0
+        # The time of the last batch that is written; `last_time_ns` counts what is staged, too.
+        self._written_time_ns = 0
         self._index: SparseIndex | None = None
         self._buffer: bytearray | None = None
         self._staged = 0
-        # Segments that became full in this turn, with what is staged for them: (segment, buffer, bytes, end offset).
-        self._full: list[tuple[Segment, bytearray | None, int, int]] = []
+        # Segments that became full in this turn, with what is staged for them: (segment, buffer, bytes, end offset, time).
+        self._full: list[tuple[Segment, bytearray | None, int, int, int]] = []
         self._room = 0
         self._target = volume.settings.batch_size_bytes_target
         self._batch_origin = _NONE
@@ -166,7 +169,7 @@ class Log:
         self._written_end = found.end
         self.failed = found.failed
         self.readable = found.synced if self.sync else found.end
-        self.last_time_ns = found.last_time_ns
+        self.last_time_ns = self._written_time_ns = found.last_time_ns
         self.notes = found.notes
         self.sealed_size_bytes = found.sealed_size_bytes
         self.size_bytes = found.sealed_size_bytes + found.position
@@ -348,7 +351,7 @@ class Log:
         if segment is not previous:
             self.size_bytes += segment.used
             if previous is not None:
-                self._full.append((previous, self._buffer, self._staged, self.end))
+                self._full.append((previous, self._buffer, self._staged, self.end, self.last_time_ns))
                 self._staged = 0
                 if self._buffer is not None:
                     self._buffer = self._volume.take_buffer()
@@ -380,8 +383,8 @@ class Log:
         seal_fields(buffer, at, self._staged, fields)
         self._index.add(self._batch_base, active.used + at, self.last_time_ns)
 
-    def _write(self, segment: Segment, buffer: bytearray, size: int, end: int) -> bool:
-        """Write `size` staged bytes, up to record `end`; tell whether that went well, else the partition is fenced."""
+    def _write(self, segment: Segment, buffer: bytearray, size: int, end: int, time_ns: int) -> bool:
+        """Write `size` staged bytes, up to record `end`, the last batch of `time_ns`; tell whether that went well, else the partition is fenced."""
         view = memoryview(buffer)[:size]
         try:
             (segment.file or self._volume.file(segment)).pwrite(view, segment.used)
@@ -394,15 +397,16 @@ class Log:
         self.chain.wrote(segment, size)
         self.size_bytes += size
         self._written_end = segment.end_offset = end
+        self._written_time_ns = time_ns
         self._committer.unsynced_bytes += size
         return True
 
     def _write_full(self) -> None:
         """Write what is staged for segments that became full in this turn, oldest first."""
         while self._full and not self.failed:
-            segment, buffer, size, end = self._full[0]
+            segment, buffer, size, end, time_ns = self._full[0]
             if buffer is not None and size:
-                if not self._write(segment, buffer, size, end):
+                if not self._write(segment, buffer, size, end, time_ns):
                     return
                 # The room behind it was given back when the next segment was begun.
                 self._volume.reserved_bytes += size
@@ -420,7 +424,7 @@ class Log:
             self._write_full()
         active = self.chain.active
         if self._staged and active is not None and self._buffer is not None:
-            self._write(active, self._buffer, self._staged, self.end)
+            self._write(active, self._buffer, self._staged, self.end, self.last_time_ns)
             self._staged = 0
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
@@ -468,7 +472,7 @@ class Log:
             -1 if last is None else last.base_offset,
             0 if last is None else last.segment_id,
             0 if last is None else last.used,
-            self.last_time_ns,
+            self._written_time_ns,
             self.sealed_size_bytes,
             tuple(self.epochs),
         )
