@@ -276,6 +276,7 @@ class Store:
             if log in self._committer.dirty:
                 self._committer.dirty.remove(log)
         self._points.pop(number, None)
+        self._written.discard(number)
         self.journal.append(encode_deleted(number))
         self._committer.remove_after_sync([f"{partition_folder(number)}/"])
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from polymq.errors import StoreFailed
+from polymq.store import inspect
 from polymq.store.files import RealFiles
 from polymq.store.store import FORMAT, FORMAT_NAME, Store
 from polymq.store.ticket import TicketState
@@ -84,6 +85,16 @@ def test_a_deleted_partition_leaves_nothing() -> None:
     harness.crash(power_loss=True)
     store = harness.open()
     assert store.create_log(1, sync=False).end == 0
+
+
+def test_a_partition_that_is_deleted_unopened_is_not_announced_any_more() -> None:
+    harness = Harness()
+    harness.publish(harness.open().create_log(1, sync=False), bodies(0, 3))
+    harness.crash()
+    harness.open().delete_log(1)
+    harness.store.journal.snapshot([])
+    harness.settle()
+    assert not any("partition 1" in row.text for row in inspect.entries(harness.files) if "deleted" not in row.text)
 
 
 def test_a_partition_whose_catalogue_entry_was_lost_starts_from_nothing() -> None:
