@@ -173,7 +173,8 @@ class Broker:
     # -- housekeeping ----------------------------------------------------------------------------------------------
 
     def fire(self, now_ns: int) -> None:
-        """Look at some topics: what every group has finished with may go."""
+        """Look at the disk, and at some topics: what every group has finished with may go."""
+        self.store.look_after_room()
         if not self._to_look_at:
             self._to_look_at = list(self.catalogue.topics.values())
         for topic in self._to_look_at[:_TOPICS_PER_STEP]:

@@ -348,6 +348,13 @@ class Store:
 
         self._volume.worker.submit(job, done, lane=Lane.READ)
 
+    def look_after_room(self) -> None:
+        """Look how much room there is, about once a second. Cost: one system call.
+
+        A sync looks, too; but where publishers are refused, and nobody does anything else, there is none.
+        """
+        self._volume.check_room()
+
     def health(self) -> list[str]:
         """Say what is wrong, for people."""
         problems: list[str] = []

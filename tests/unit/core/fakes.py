@@ -260,6 +260,8 @@ class FakeStore:
         self.congested = False
         self.due_ns: int | None = None
         self.logs: dict[int, FakeLog] = {}
+        # How often it was asked to look after its room.
+        self.looks = 0
 
     def replay(self) -> Iterator[bytes]:
         self.journal.units = None
@@ -290,6 +292,9 @@ class FakeStore:
 
     def poll(self) -> bool:
         return False
+
+    def look_after_room(self) -> None:
+        self.looks += 1
 
     def health(self) -> list[str]:
         return []

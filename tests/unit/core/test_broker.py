@@ -16,6 +16,12 @@ def test_retention_keeps_what_some_group_needs(single: World) -> None:
     assert single.store.logs[0].retained[-1] == 10
 
 
+def test_the_store_looks_after_its_room_though_nothing_happens(single: World) -> None:
+    for looks in range(1, 4):
+        single.wait(1)
+        assert single.store.looks == looks
+
+
 def test_a_snapshot_is_taken_when_the_journal_wants_one(single: World) -> None:
     single.consume("t", "g", 0)
     single.store.journal.wants_snapshot = True
