@@ -94,7 +94,7 @@ def look_at_journal(files: Files) -> JournalState:
     scans = [scan_segment(_read(files, journal_path(base)), base) for base in journal_segments(files)]
     chosen = _choose(scans)
     kept = _without_unfinished_snapshot(_continuous(scans[chosen:]))
-    damage = (_damage(scans, chosen, kept) if scans else None) or _missing(files, kept)
+    damage = (_damage(scans, chosen, kept) if scans else None) or _missing(files, scans, kept)
     return JournalState(scans, chosen, kept, damage)
 
 
@@ -185,21 +185,21 @@ def _damage(scans: list[SegmentScan], chosen: int, kept: list[SegmentScan]) -> C
     )
 
 
-def _missing(files: Files, kept: list[SegmentScan]) -> CorruptRecord | None:
+def _missing(files: Files, scans: list[SegmentScan], kept: list[SegmentScan]) -> CorruptRecord | None:
     """Say so if there are partitions and no journal: its first frame is synced before any partition is made.
 
     To begin an empty one would be to empty the partitions: their numbers would be handed out again.
     """
     if any(scan.frames for scan in kept):
         return None
-    folders = sorted(name for name in files.list(PARTITIONS_FOLDER) if name.isdigit())
-    if not folders:
+    if not any(name.isdigit() for name in files.list(PARTITIONS_FOLDER)):
         return None
+    problems = [scan.problem for scan in scans]
     return CorruptRecord(
-        journal_path(kept[0].base_sequence if kept else SEQUENCE_FIRST),
+        journal_path(scans[0].base_sequence if scans else SEQUENCE_FIRST),
         position=0,
-        expected=f"the journal of {len(folders)} partitions",
-        found=((kept[0].problem if kept else "") or "no good frame in it, or no file") + _WHAT_TO_DO,
+        expected="the journal's first frame, which is synced before there are partitions",
+        found=((problems[0] or "zeros") if problems else "no file") + _WHAT_TO_DO,
     )
 
 
