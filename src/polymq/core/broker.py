@@ -72,6 +72,7 @@ class Broker:
     def start(self) -> None:
         """Take over what the data folder holds; raises StoreError."""
         recover(self.kernel, self.catalogue, self.store.replay())
+        self.store.forget_others(self.catalogue.next_number)
         self.kernel.leases.arm(self, self.kernel.monotonic_ns() + _HOUSEKEEPING_NS)
 
     def session(self, principal: Principal) -> Session:

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from polymq.store.ticket import Ticket
     from polymq.store.volume import Volume
 
-__all__ = ["Committer", "checkpoint_entries", "remove_paths", "sync_paths"]
+__all__ = ["UNSURE_NAME", "Committer", "checkpoint_entries", "remove_paths", "sync_paths"]
 
 
+# A file of this name says that a sync of the journal has failed: what it announced since the sync before may be lost.
+UNSURE_NAME: Final = "UNSURE"
 # From so many partitions on it is quicker to have the disk begin with all of them before waiting for each.
 _HASTEN_PARTS_MIN: Final = 32
 
@@ -61,7 +63,11 @@ def sync_paths(files: Files, paths: Sequence[str], folders: Sequence[str]) -> No
 
 
 def _sync_all(files: Files, parts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
-    """Sync the files of each part; return for each an error text, empty where it went well. Runs in the worker."""
+    """Sync the files of each part; return for each an error text, empty where it went well. Runs in the worker.
+
+    The last part is the journal's. If that fails, the page cache may give up frames which say what was written where;
+    so a mark is left, the only way that is left, and the next start looks at every partition.
+    """
     results: list[str] = []
     if len(parts) > _HASTEN_PARTS_MIN:
         files.hasten([path for paths, _folders in parts for path in paths])
@@ -72,6 +78,10 @@ def _sync_all(files: Files, parts: Sequence[tuple[Sequence[str], Sequence[str]]]
             results.append(str(error.strerror or error))
         else:
             results.append("")
+    if results[-1]:
+        with suppress(OSError):
+            files.open(UNSURE_NAME, create=True).close()
+            files.sync_folder("")
     return results
 
 

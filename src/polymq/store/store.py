@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.errors import StoreError, StoreFailed
 from polymq.limits import PARTITION_NUMBER_MAX
-from polymq.store.committer import Committer, checkpoint_entries, remove_paths
+from polymq.store.committer import UNSURE_NAME, Committer, checkpoint_entries, remove_paths
 from polymq.store.entries import (
     CLEAN_STOP,
     CORE_KIND_MIN,
@@ -149,6 +149,10 @@ class Store:
             elif kind == KIND_DELETED:
                 self._points.pop(decode_deleted(entry), None)
                 self._written.discard(decode_deleted(entry))
+        unsure = self._volume.files.exists(UNSURE_NAME)
+        if unsure:
+            # The frame that says this may be as lost as what it is about.
+            clean, self._silent = False, True
         self._replay = core
         self._clean = clean
         self._same_boot = start is not None and start.boot_id == boot_id
@@ -157,12 +161,15 @@ class Store:
         self.journal.epoch = self.epoch
         self.journal.attach(recovered, write_again=not clean)
         # Synced before anything is written: without it, the last clean stop would still count after a crash.
-        self.journal.append(encode_start(Start(boot_id, self.epoch)))
+        self.journal.append(encode_start(Start(boot_id, self.epoch), silent=unsure))
         self.journal.flush()
         if self.journal.blocked:
             raise StoreFailed(f"the journal cannot be written: {self.journal.blocked}. Make room on the disk")
         if self.journal.failed or not self._committer.sync_now():
             raise StoreFailed(f"{self.journal.failed}. Look after the disk")
+        if unsure:
+            # From here on the journal says it.
+            self._volume.files.remove(UNSURE_NAME)
         self._committer.changed = False
 
     def _own_units(self) -> Iterator[Iterable[bytes]]:
@@ -279,6 +286,19 @@ class Store:
         self._written.discard(number)
         self.journal.append(encode_deleted(number))
         self._committer.remove_after_sync([f"{partition_folder(number)}/"])
+
+    def forget_others(self, below: int) -> None:
+        """Remove the folders of partitions that nobody has opened: they were deleted, and a kill came before their files went.
+
+        To be called once everything that there is has been opened. `below`: numbers from there on are still to be
+        given out, and `create_log` looks after those. What is known of partitions is durable since the start. Cost: a listing.
+        """
+        known = self._logs.keys() | self._points.keys() | self._written
+        files = self._volume.files
+        numbers = [int(name) for name in files.list(PARTITIONS_FOLDER) if name.isdigit()]
+        doomed = [f"{partition_folder(number)}/" for number in sorted(numbers) if number < below and number not in known]
+        if doomed:
+            self._worker.submit(lambda: remove_paths(files, doomed), lambda _: None, lane=Lane.PREPARE)
 
     # --- The turn -----------------------------------------------------------------------------------------------------
 

@@ -278,6 +278,9 @@ class FakeStore:
     def delete_log(self, number: int) -> None:
         del self.logs[number]
 
+    def forget_others(self, below: int) -> None:
+        assert all(number < below for number in self.logs)
+
     def commit(self) -> None:
         for log in self.logs.values():
             if log.ticket is not None:
