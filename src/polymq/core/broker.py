@@ -33,6 +33,8 @@ __all__ = ["Broker"]
 # Retention looks at every topic once per round; a second's step looks at so many topics.
 _HOUSEKEEPING_NS: Final = 1_000_000_000
 _TOPICS_PER_STEP: Final = 500
+# More than any disk has.
+_NO_LIMIT: Final = 1 << 62
 
 
 class Broker:
@@ -175,7 +177,8 @@ class Broker:
 
     def fire(self, now_ns: int) -> None:
         """Look at the disk, and at some topics: what every group has finished with may go."""
-        self.store.look_after_room()
+        share = self._disk_bytes * self.settings.retention_disk_share
+        self.store.look_after_room(int(share) or _NO_LIMIT)
         if not self._to_look_at:
             self._to_look_at = list(self.catalogue.topics.values())
         for topic in self._to_look_at[:_TOPICS_PER_STEP]:
@@ -190,14 +193,12 @@ class Broker:
                 if isinstance(group, WorkGroup):
                     group.expire_old()
         wall_ns = self.kernel.wall_ns()
-        share = self._disk_bytes * self.settings.retention_disk_share
-        budget = int(share) if share else 1 << 62
         for partition in topic.partitions:
             if partition.log.end == partition.log.start:
                 continue
             keepers = [group for group in topic.groups.values() if group.kind is not GroupKind.LIVE]
             if keepers:
                 needed = min(group.first_needed(partition.index) for group in keepers)
-                partition.log.retain(needed, now_ns=wall_ns, age_ns=self.settings.retention_age_ns, size_bytes=budget)
+                partition.log.retain(needed, now_ns=wall_ns, age_ns=self.settings.retention_age_ns, size_bytes=_NO_LIMIT)
             if partition.schedule is not None and partition.schedule.log.end > partition.schedule.log.start:
                 partition.schedule.log.retain(partition.schedule.first_needed, now_ns=wall_ns, age_ns=0, size_bytes=0)

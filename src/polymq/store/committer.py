@@ -104,6 +104,7 @@ class Committer:
     __slots__ = (
         "_doomed",
         "_journal",
+        "_removals",
         "_volume",
         "changed",
         "congested",
@@ -136,10 +137,17 @@ class Committer:
         self.changed = False
         # Files to remove once the journal entries that forget them are synced.
         self._doomed: list[str] = []
+        # Jobs that wait for that, or are at it.
+        self._removals = 0
 
     def remove_after_sync(self, paths: Sequence[str]) -> None:
         """Remove files, but not before what was staged in the journal up to now is durable."""
         self._doomed += paths
+
+    @property
+    def removing(self) -> bool:
+        """Whether files are still there that are to go."""
+        return bool(self._doomed or self._removals)
 
     @property
     def due_ns(self) -> int | None:
@@ -203,6 +211,7 @@ class Committer:
         parts = [(capture.paths, capture.folders) for capture in captures]
         parts.append(journal_part)
         self.running = True
+        self._removals += bool(doomed)
         started_ns = self._volume.clock.monotonic_ns()
 
         def done(result: object) -> None:
@@ -214,11 +223,15 @@ class Committer:
             self.syncs_failed += any(results)
             self.finish(captures, results, sequence, tickets)
             if doomed and not self._journal.failed:
-                self._volume.worker.submit(lambda: remove_paths(files, doomed), lambda _: None, lane=Lane.SYNC)
+                self._volume.worker.submit(lambda: remove_paths(files, doomed), self._removed, lane=Lane.SYNC)
             self._volume.check_room()
             self._weigh()
 
         self._volume.worker.submit(lambda: _sync_all(files, parts), done, lane=Lane.SYNC)
+
+    def _removed(self, _result: object) -> None:
+        """Take note that a job which removes files has ended."""
+        self._removals -= 1
 
     def finish(self, captures: list[_Capture], results: list[str], sequence: int, tickets: list[Ticket]) -> None:
         """Draw the conclusions from a sync job: the last result is the journal's."""

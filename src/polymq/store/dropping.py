@@ -1,4 +1,8 @@
-"""The old end of a partition: segments that nobody needs any more go, durably, and checkpoints follow."""
+"""The old end of a partition: segments that nobody needs any more go, durably, and checkpoints follow.
+
+They stay for some time, since they can still be read. How much room they may take is one budget for all partitions
+(`Finished`): what it finds to be too much goes when each partition is next told what is needed of it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polymq.store.committer import checkpoint_entries
-from polymq.store.retention import droppable, forget, survey
+from polymq.store.retention import droppable, finished, forget, survey
 
 if TYPE_CHECKING:
     from polymq.store.committer import Committer
@@ -15,16 +19,48 @@ if TYPE_CHECKING:
     from polymq.store.log import Log
     from polymq.store.volume import Volume
 
-__all__ = ["Dropping"]
+__all__ = ["Dropping", "Finished"]
+
+
+class Finished:
+    """The segments of all partitions that nobody needed when they were last looked at.
+
+    `before_ns`: those whose successor was made before this time are in the way. None is dropped on the word of what
+    was seen some time ago, as somebody may have gone back since: `Dropping.retain` does it.
+    """
+
+    __slots__ = ("before_ns", "parts")
+
+    def __init__(self) -> None:
+        self.before_ns = 0
+        # For each partition that has any: (time at which the successor was made, size), oldest first.
+        self.parts: dict[Dropping, list[tuple[int, int]]] = {}
+
+    def weigh(self, *, size_bytes_max: int, lacking_bytes: int) -> None:
+        """Find the oldest segments that have to go so that the rest takes no more than `size_bytes_max`, and `lacking_bytes` become free.
+
+        Cost: a look at each such segment, of which the budget allows some thousands.
+        """
+        self.before_ns = 0
+        rows = [row for part in self.parts.values() for row in part]
+        excess_bytes = max(sum(size_bytes for _, size_bytes in rows) - size_bytes_max, lacking_bytes)
+        if excess_bytes <= 0:
+            return
+        for time_ns, size_bytes in sorted(rows):
+            self.before_ns = time_ns + 1
+            excess_bytes -= size_bytes
+            if excess_bytes <= 0:
+                return
 
 
 class Dropping:
     """What goes from the front of one partition. Made by its `Log`, which asks it before it believes a checkpoint."""
 
-    __slots__ = ("_before_capture", "_committer", "_dropped_size_bytes", "_journal", "_log", "_surveying", "_volume")
+    __slots__ = ("_before_capture", "_committer", "_dropped_size_bytes", "_finished", "_journal", "_log", "_surveying", "_volume")
 
-    def __init__(self, log: Log, volume: Volume, committer: Committer, journal: Journal) -> None:
+    def __init__(self, log: Log, volume: Volume, committer: Committer, journal: Journal, finished: Finished) -> None:
         self._log = log
+        self._finished = finished
         self._volume = volume
         self._committer = committer
         self._journal = journal
@@ -35,15 +71,25 @@ class Dropping:
     def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None:
         """See `Log.retain`."""
         log = self._log
+        if self._finished.parts:
+            self._finished.parts.pop(self, None)
         if log.synced_point is None or log.failed or first_needed <= log.start:
             return
         log.list_segments()
         limit = min(first_needed, log.synced_point.segment_base)
         if log.failed or log.chain.segments[0].end_offset > limit or self._survey(limit):
             return
-        count = droppable(log.chain.segments, limit, older_than_ns=now_ns - age_ns, excess_bytes=log.size_bytes - size_bytes)
+        older_than_ns = max(now_ns - age_ns, self._finished.before_ns)
+        count = droppable(log.chain.segments, limit, older_than_ns=older_than_ns, excess_bytes=log.size_bytes - size_bytes)
         if count:
             self._drop(count)
+        rows = [(following.created_ns, segment.size_bytes) for segment, following in finished(log.chain.segments, limit)]
+        if rows:
+            self._finished.parts[self] = rows
+
+    def close(self) -> None:
+        """Count for nothing any more: the partition is deleted, or the folder is closed."""
+        self._finished.parts.pop(self, None)
 
     def captured(self) -> None:
         """Take note that a sync starts, whose checkpoint knows nothing of what is dropped from here on."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from polymq.store.cold import WindowRequest
     from polymq.store.committer import Committer
+    from polymq.store.dropping import Finished
     from polymq.store.journal import Journal
     from polymq.store.lookup import TimeSearch
     from polymq.store.recovery import RecoveredLog
@@ -105,6 +106,7 @@ class Log:
         committer: Committer,
         journal: Journal,
         touched: list[Log],
+        finished: Finished,
     ) -> None:
         self.number = number
         self.sync = sync
@@ -131,7 +133,7 @@ class Log:
         self._listed = True
         self._untidy = False
         self._dirty = False
-        self._dropping = Dropping(self, volume, committer, journal)
+        self._dropping = Dropping(self, volume, committer, journal, finished)
         self._written_end = 0
         # The time of the last batch that is written; `last_time_ns` counts what is staged, too.
         self._written_time_ns = 0
@@ -544,7 +546,7 @@ class Log:
     def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None:
         """Drop whole segments below `first_needed` that are older than `age_ns`, or as long as more than `size_bytes` are held.
 
-        Only what is synced is dropped, never the last segment. The files go after the journal entry that says so is
+        Those that `Store.look_after_room` has found to be in the way go, too. Only what is synced is dropped, never the last segment. The files go after the journal entry that says so is
         synced.
         """
         self._dropping.retain(first_needed, now_ns=now_ns, age_ns=age_ns, size_bytes=size_bytes)
@@ -554,4 +556,5 @@ class Log:
         for segment in self.chain.segments:
             segment.release()
         self.chain.close()
+        self._dropping.close()
         self._requests.clear()

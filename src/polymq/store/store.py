@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.errors import StoreError, StoreFailed
 from polymq.limits import PARTITION_NUMBER_MAX
 from polymq.store.committer import UNSURE_NAME, Committer, checkpoint_entries, remove_paths
+from polymq.store.dropping import Finished
 from polymq.store.entries import (
     CLEAN_STOP,
     CORE_KIND_MIN,
@@ -58,6 +59,8 @@ _FORMATS_EARLIER: Final = (b"polymq data folder, format 1\n",)
 _EPOCH_FIRST: Final = 1
 # Partitions that one job looks at: a few milliseconds, which a reader that waits for the disk may have to wait, too.
 _LOOKS_PER_JOB: Final = 64
+# What nobody needs begins to go when so many times the mark is left free, so that no publisher is refused for it.
+_AMPLE: Final = 1.25
 
 
 class Store:
@@ -80,6 +83,7 @@ class Store:
         self._unseen: list[Log] = []
         self._looking = False
         self._touched: list[Log] = []
+        self._finished = Finished()
         self._boot_id = ""
         self._clean = True
         self._same_boot = True
@@ -270,6 +274,7 @@ class Store:
             committer=self._committer,
             journal=self.journal,
             touched=self._touched,
+            finished=self._finished,
         )
         return log
 
@@ -368,12 +373,18 @@ class Store:
 
         self._volume.worker.submit(job, done, lane=Lane.READ)
 
-    def look_after_room(self) -> None:
-        """Look how much room there is, about once a second. Cost: one system call.
+    def look_after_room(self, finished_size_bytes_max: int) -> None:
+        """Look how much room there is, about once a second, and what is in the way of it.
 
-        A sync looks, too; but where publishers are refused, and nobody does anything else, there is none.
+        `finished_size_bytes_max`: what nobody needs any more may take so much, in all partitions together, and less if
+        the disk gets full. What has to go goes in `Log.retain`. (A sync looks how much room there is, too; but where
+        publishers are refused, and nobody does anything else, there is none.) Cost: one system call, and see `Finished`.
         """
-        self._volume.check_room()
+        volume = self._volume
+        volume.check_room()
+        # While files are being removed it cannot be said how much is lacking.
+        lacking_bytes = 0 if self._committer.removing else int(volume.free_bytes_min * _AMPLE) - volume.free_bytes
+        self._finished.weigh(size_bytes_max=finished_size_bytes_max, lacking_bytes=lacking_bytes)
 
     def health(self) -> list[str]:
         """Say what is wrong, for people."""

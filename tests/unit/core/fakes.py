@@ -262,6 +262,7 @@ class FakeStore:
         self.logs: dict[int, FakeLog] = {}
         # How often it was asked to look after its room.
         self.looks = 0
+        self.finished_size_bytes_max = 0
 
     def replay(self) -> Iterator[bytes]:
         self.journal.units = None
@@ -296,8 +297,9 @@ class FakeStore:
     def poll(self) -> bool:
         return False
 
-    def look_after_room(self) -> None:
+    def look_after_room(self, finished_size_bytes_max: int) -> None:
         self.looks += 1
+        self.finished_size_bytes_max = finished_size_bytes_max
 
     def health(self) -> list[str]:
         return []

@@ -180,7 +180,7 @@ def test_below_the_mark_of_free_space_nobody_publishes() -> None:
     harness.files.capacity_bytes = 1 << 30
     # A refused publish writes nothing, so there is no sync after which to look.
     harness.settle()
-    store.look_after_room()
+    store.look_after_room(1 << 62)
     assert not store.health()
     harness.publish(log, bodies(3, 3))
     assert log.end == 6
