@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from random import Random
+
+from polymq.core.broker import Broker
+
 from .conftest import World, inbox
 
 
@@ -14,6 +18,16 @@ def test_retention_keeps_what_some_group_needs(single: World) -> None:
     single.session.delete_group("t", "slow")
     single.wait(1)
     assert single.store.logs[0].retained[-1] == 10
+
+
+def test_the_store_looks_after_its_room_though_nothing_happens(single: World) -> None:
+    for looks in range(1, 4):
+        single.wait(1)
+        assert single.store.looks == looks
+    assert single.store.finished_size_bytes_max >= 1 << 60
+    broker = Broker(single.store, single.clock, Random(1), disk_bytes=1000)
+    broker.fire(0)
+    assert single.store.finished_size_bytes_max == 100
 
 
 def test_a_snapshot_is_taken_when_the_journal_wants_one(single: World) -> None:
