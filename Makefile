@@ -45,7 +45,7 @@ test-sim: ## some hundred simulated worlds, and the planted bugs that they must 
 	@$(PYTEST) tests/sim --timeout 900 $(ARGS)
 
 .PHONY: test-spark
-test-spark: ## the Spark source and sink (needs Java 17)
+test-spark: ## the Spark source (needs Java 17)
 	@tools/setup --require-java
 	@$(PYTEST) tests/spark --timeout 300 $(ARGS)
 

@@ -1,6 +1,6 @@
 """Measure polymq beside nsqd 1.3.0 and write the table.
 
-    make bench                          everything (about half an hour)
+    make bench                          everything (about three quarters of an hour)
     make bench ARGS=--quick             a smoke run of every row, in a minute or two; its figures mean little
     make bench ARGS="--only mpub,start"  some rows
     make bench ARGS=--list              what the rows are
@@ -32,7 +32,8 @@ from bench.harness.servers import MissingServerError, Setup, default_polymq
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
 # What a run is expected to need for nsqd's 10 M messages of 200 bytes in memory, and for the page cache of ours.
-WARM_BYTES_MAX = 20 << 30
+# What one run takes of memory, page cache included; a virtual machine's host takes free memory back within seconds.
+WARM_BYTES = 3 << 30
 EXPECTED_ERRORS = (LoadError, MissingServerError, OSError, ValueError, KeyError)
 
 
@@ -70,8 +71,8 @@ def result_name(table: Table, *, whole: bool) -> str:
     return f"{table.started:%Y-%m-%d}-{platform.machine()}-{os.cpu_count()}-cores"
 
 
-def run_row(row: Row, bench: Bench, kinds: list[str], rounds: int, progress: Progress) -> Outcome:
-    """Measure one row: the servers in turn, and in another order in every round."""
+def run_row(row: Row, bench: Bench, kinds: list[str], rounds: int, progress: Progress, *, warm: bool) -> Outcome:
+    """Measure one row: the servers in turn, in another order in every round, each on memory that was touched just before."""
     outcome = Outcome(row)
     rounds = 1 if row.once else rounds
     task = progress.add_task(row.name, total=rounds * len(kinds), what="")
@@ -80,6 +81,8 @@ def run_row(row: Row, bench: Bench, kinds: list[str], rounds: int, progress: Pro
         for kind in kinds[shift:] + kinds[:shift]:
             progress.update(task, what=f"{kind} {number + 1}/{rounds}")
             if kind not in outcome.errors:
+                if warm:
+                    warm_memory(WARM_BYTES)
                 try:
                     outcome.add(kind, row.measure(bench, kind))
                 except EXPECTED_ERRORS as error:
@@ -108,7 +111,8 @@ def main() -> int:
     except MissingServerError as error:
         sys.exit(f"bench: {error}")
     machine: dict[str, Any] = {**facts(scratch), "open_files": soft}
-    machine["memory_warmed"] = "no" if arguments.no_warm or arguments.quick else warm_memory(WARM_BYTES_MAX)
+    warm = not arguments.no_warm and not arguments.quick
+    machine["memory_warmed"] = f"{warm_memory(WARM_BYTES)} at first, as much again before each run" if warm else "no"
     table = Table(datetime.now(UTC), machine, arguments.quick, arguments.rounds if not arguments.quick else 1)
     columns = (
         TextColumn("{task.description:16}"),
@@ -121,7 +125,7 @@ def main() -> int:
     with Progress(*columns, console=console) as progress:
         for row in rows:
             kinds = [kind for kind in row.kinds if not wanted or kind in wanted]
-            outcome = run_row(row, bench, kinds, table.rounds, progress)
+            outcome = run_row(row, bench, kinds, table.rounds, progress, warm=warm)
             table.outcomes.append(outcome)
             print_row(progress.console, outcome)
     whole = not (arguments.quick or arguments.only or wanted or arguments.serve_options)

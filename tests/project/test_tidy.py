@@ -32,6 +32,7 @@ UNTESTED = {
     "polymq.core.kernel": "covered by every test of tests/unit/core",
     "polymq.core.ports": "protocols only",
     "polymq.core.settings": "values only",
+    "polymq.core.share": "covered by tests/unit/core/test_work_group.py",
     "polymq.core.topic": "covered by tests/unit/core/test_session.py and test_work_group.py",
     "polymq.core.view_making": "covered by tests/unit/core, which looks at the broker through views",
     "polymq.gateways.effects": "data only; carried out in tests/unit/server/test_pump.py",

@@ -204,6 +204,11 @@ class NsqMessage(WireMessage):
         """Whether the message timeout has passed since it came, not counting touches."""
         return asyncio.get_running_loop().time() >= self._batch.expires_at
 
+    @property
+    def expires_at(self) -> float:
+        """When that is, on the loop's clock."""
+        return self._batch.expires_at
+
     def drop(self) -> None:
         """Forget the message without a word to the server, which delivers it again; raises as `settle` does."""
         self._end()
@@ -382,7 +387,8 @@ class NsqConsumer:
     async def batches(self) -> AsyncIterator[NsqBatch]:
         """Give messages as they come, many at a time, until the consumer is closed.
 
-        Raises:  what made it impossible to go on: a Refusal of the subscription, or a broken protocol.
+        Raises:  what made it impossible to go on: a Refusal of the first subscription, or a broken protocol. Later
+                 refusals are logged and the server is asked again, with longer and longer waits between.
         """
         while (batch := await self._next_batch()) is not None:
             yield batch
@@ -401,6 +407,11 @@ class NsqConsumer:
     def failure(self) -> PolyMQError | None:
         """What made it impossible to go on."""
         return self._failure
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not subscribed, as far as it is known."""
+        return self._link.last_failure
 
     def start(self) -> None:
         """Begin without waiting for the server."""
@@ -497,24 +508,30 @@ class NsqConsumer:
         """Subscribe, and again whenever the connection is lost, until closed or refused."""
         while not self._closed:
             try:
-                connection = await self._link.reach()
-                self._connection = connection
+                self._connection = connection = await self._link.reach()
                 await self._subscribe(connection)
                 await connection.lost
                 self._changed()
-                if isinstance(connection.reason, ConnectionLost):
-                    self._link.last_failure = str(connection.reason)
-                    await asyncio.sleep(self._link.backoff.next_seconds())
-                else:
-                    self._fail(connection.reason)
-            except TransportError as error:
-                self._link.last_failure = str(error)
-                await asyncio.sleep(self._link.backoff.next_seconds())
+                assert connection.reason is not None
+                raise connection.reason
             except PolyMQError as error:
-                if isinstance(error, Refusal) and error.code is RefusalCode.SHUTTING_DOWN:
-                    await asyncio.sleep(self._link.backoff.next_seconds())
-                else:
+                if not self._may_pass(error):
                     self._fail(error)
+                    return
+                self._link.last_failure = str(error)
+                if isinstance(error, Refusal):
+                    _log.warning("%s refuses, and is asked again: %s", self._link.address, error)
+                await asyncio.sleep(self._link.backoff.next_seconds())
+
+    def _may_pass(self, error: PolyMQError) -> bool:
+        """Tell whether another attempt may do better.
+
+        Who has been let in once is refused for what passes: a server or its auth server that starts again, a place
+        that the last connection still takes. At the beginning a refusal is more likely to be a mistake of the caller's.
+        """
+        if isinstance(error, Refusal):
+            return error.code is RefusalCode.SHUTTING_DOWN or self._subscribed.is_set()
+        return isinstance(error, TransportError)
 
     async def _subscribe(self, connection: NsqConnection) -> None:
         connection.on_messages = partial(self._received, connection)

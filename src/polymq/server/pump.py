@@ -153,6 +153,7 @@ class Pump:
         if connection.asking != token or connection.state is not _OPEN:
             return
         connection.asking = None
+        connection.forget_question()
         self._timers.cancel((connection, PumpTimer.ASK))
         self._call(connection, lambda effects: connection.gateway.answered(token, answer, effects))
         self._feed_again(connection)
@@ -269,10 +270,10 @@ class Pump:
             self._apply(connection, effects)
 
     def _follow_layers(self, connection: Connection, layers: LayerStack) -> None:
-        """Have what is still compressed read in the next turn; see whether the peer has ended a layer."""
+        """Have what is still compressed read in the next turn; see whether the peer has ended a layer, behind all input."""
         if layers.holding:
             self._unfolding.note(connection)
-        elif layers.closing:
+        elif layers.closing and not connection.paused:
             self._end_input(connection)
 
     def _feed_again(self, connection: Connection) -> None:
@@ -433,7 +434,7 @@ class Pump:
         if self.outside is None:
             answered(None)
         else:
-            self.outside.ask(effect.request, answered)
+            connection.question = self.outside.ask(effect.request, answered)
 
     # Output
 
@@ -584,6 +585,7 @@ class Pump:
         for name in (*TimerName, PumpTimer.HANDSHAKE):
             self._timers.forget((connection, name))
         connection.upgrading = False
+        connection.forget_question()
         self._intake.release(connection)
         connection.rest = b""
         try:

@@ -361,6 +361,22 @@ def test_a_refused_subscription_is_raised(text: bytes, kind: type[Exception]) ->
     in_virtual_time(go())
 
 
+def test_a_refusal_passes_for_who_was_let_in_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.refusals[events.Subscribe] = b"E_AUTH_FAILED AUTH failed"
+            server.wires[0].end()
+            await asyncio.sleep(6)
+            server.refusals.clear()
+            await asyncio.sleep(6)
+            server.deliver(1)
+            assert await take(client, 1) == [b"1"]
+
+    in_virtual_time(go())
+    assert "x:1 refuses, and is asked again: E_AUTH_FAILED" in caplog.text
+
+
 def test_what_breaks_later_reaches_who_iterates() -> None:
     async def go() -> None:
         server = Server()

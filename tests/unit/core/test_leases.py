@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from polymq.errors import RefusalCode
 
 from .conftest import SECOND_NS, World, inbox
@@ -207,3 +209,15 @@ def test_many_deferred_at_once_are_woken_over_several_steps(single: World) -> No
     single.turn()
     assert single.view().groups[0].deferred == 0
     assert len(inbox(consumer).got) == 9000
+
+
+@pytest.mark.parametrize("settled", [1, 3, 8])
+def test_a_settled_message_has_no_deadline_of_its_own_any_more(single: World, settled: int) -> None:
+    consumer = single.consume("t", "g", 10)
+    single.publish("t", *[b"x"] * 10)
+    single.turn()
+    ids = inbox(consumer).ids
+    for message_id in ids[:4]:
+        single.session.extend(consumer, message_id, lease_ns=2 * SECOND_NS, lease_ns_max=60 * SECOND_NS)
+    single.settle(consumer, *ids[:settled])
+    assert sorted(consumer.touched) == ids[min(settled, 4) : 4]

@@ -122,6 +122,10 @@ class NsqGateway(BaseGateway):
 
     # -- input -----------------------------------------------------------------------------------------------------
 
+    def opened(self, effects: list[Effect]) -> None:
+        """Wait for the client as long as for one that falls silent later; nsqd would wait for ever."""
+        self._liveness.expect(self._agreement.heartbeat_interval_ms * _NS_PER_MS, effects)
+
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every command that has come whole."""
         decoder = self._decoder
@@ -258,7 +262,7 @@ class NsqGateway(BaseGateway):
     def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
         """Say so in plain text, as nsqd does, whether the client understands it or not."""
         if reason == HANDSHAKE_TIMEOUT:
-            reason = f"read tcp {self._peer.listener}->{self._address()}: {reason}"
+            reason = f"read tcp {self._peer.listener}->{self._peer.address}: {reason}"
         effects.append(Send(self._negotiation.failure(reason)))
 
     def _start_heartbeats(self, effects: list[Effect]) -> None:
@@ -334,10 +338,6 @@ class NsqGateway(BaseGateway):
         if self._ok_count:
             self._answer(effects)
 
-    def _address(self) -> str:
-        host, port = self._peer.host, self._peer.port
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
     def _describe(self) -> None:
         """Tell what is known of the client; until it says something, its address stands for its names."""
         agreement, negotiation = self._agreement, self._negotiation
@@ -346,7 +346,7 @@ class NsqGateway(BaseGateway):
             PeerView(
                 protocol="nsq",
                 protocol_version="V2",
-                remote_address=self._address(),
+                remote_address=self._peer.address,
                 connected_at_ns=self._session.peer.connected_at_ns,
                 client_id=agreement.client_id if self._identified else self._peer.host,
                 host_name=agreement.hostname if self._identified else self._peer.host,

@@ -234,6 +234,16 @@ def test_half_a_command_is_no_sign_of_life(single: World) -> None:
     assert isinstance(closed, Close)
 
 
+def test_who_never_says_anything_is_closed(single: World) -> None:
+    client = Client(single)
+    effects: list[Effect] = []
+    client.gateway.opened(effects)
+    assert effects == [SetTimer(TimerName.READ_DEADLINE, 60 * SECOND_NS)]
+    single.clock.now_ns = 60 * SECOND_NS
+    (closed,) = client.timer(TimerName.READ_DEADLINE)
+    assert isinstance(closed, Close)
+
+
 def test_a_body_that_does_not_come_is_an_error(single: World) -> None:
     client = Client(single)
     client.send(identify(heartbeat_interval=1000))
