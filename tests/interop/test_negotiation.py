@@ -46,26 +46,21 @@ def options_for(mode: str, authority: Authority, **more: Any) -> NsqOptions:
     return NsqOptions(deadline_seconds=10, tls=tls, snappy="snappy" in parts, deflate="deflate" in parts, **more)
 
 
-def pairs(action: str) -> list[Any]:
-    """The clients with the modes that they can do."""
+def combinations(action: str) -> list[Any]:
+    """The servers and the clients with the modes that they can do, but for what is nsqd's own trouble."""
     return [
-        pytest.param(client, mode, id=f"{client.name}-{mode}")
+        pytest.param(kind, client, mode, id=f"{kind}-{client.name}-{mode}")
+        for kind in chosen_kinds()
         for client in CLIENTS
         for mode in MODES
         if not any(part in client.cannot or f"{action} {part}" in client.cannot for part in mode.split("+"))
+        and not (kind == "nsqd" and client.name in RACES and mode != "tls")
     ]
 
 
-def skip_the_race(server: Running, client: Client, mode: str) -> bool:
-    """Say whether a pair is nsqd's own trouble."""
-    return server.kind == "nsqd" and client.name in RACES and mode != "tls"
-
-
 @pytest.mark.cell
-@pytest.mark.parametrize(("each", "mode"), pairs("publish"))
+@pytest.mark.parametrize(("secure", "each", "mode"), combinations("publish"), indirect=["secure"])
 def test_publishing(secure: Running, each: Client, mode: str, topic: str, authority: Authority) -> None:
-    if skip_the_race(secure, each, mode):
-        return
     bodies = bodies_of_all_kinds()
     with Raw(secure.tcp) as raw:
         raw.subscribe(topic, "ch", ready=100)
@@ -75,10 +70,8 @@ def test_publishing(secure: Running, each: Client, mode: str, topic: str, author
 
 
 @pytest.mark.cell
-@pytest.mark.parametrize(("each", "mode"), pairs("consume"))
+@pytest.mark.parametrize(("secure", "each", "mode"), combinations("consume"), indirect=["secure"])
 def test_consuming(secure: Running, each: Client, mode: str, topic: str, authority: Authority) -> None:
-    if skip_the_race(secure, each, mode):
-        return
     bodies = bodies_of_all_kinds() + numbered(1000)
     if each.name == "pynsq" and "snappy" in mode:
         # It gives up when a read has no whole chunk in it, which happens with any server when messages are large.

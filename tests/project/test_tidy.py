@@ -45,7 +45,6 @@ UNTESTED = {
     "polymq.testing.operators": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.options": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.process": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
-    "polymq.testing.promises": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.sectors": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.simulate": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.trace": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",

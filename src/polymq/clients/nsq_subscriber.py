@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Self
 from polymq.clients.backoff import Backoff
 from polymq.clients.nsq import NsqConsumer
 from polymq.clients.nsq_lookup import LookupOptions, find_servers, lookup_url
-from polymq.clients.nsq_opening import NsqOptions, open_socket
+from polymq.clients.nsq_opening import NsqOptions, check_address, open_socket
 from polymq.clients.nsq_sharing import Sharing, Throttle
 from polymq.errors import DeadlineExceeded, LocalProtocolError, PolyMQError
 from polymq.protocols.nsq import frames
@@ -52,7 +52,10 @@ class HandlerOptions:
     """What happens to a message that `run`'s handler raises on: the defaults are go-nsq's.
 
     It is given back, to come again after `requeue_seconds` times its attempts; after `attempts_max` it is settled and
-    logged (0: never). Everything else waits meanwhile, and goes on with one message at a time.
+    logged (0: never). Everything else waits meanwhile, and goes on with one message at a time: for
+    `backoff_seconds_first` after the first failure, twice as long after each further one, half as long after a success.
+
+    Raises:  LocalProtocolError when a number makes no sense.
     """
 
     attempts_max: int = 5
@@ -60,6 +63,13 @@ class HandlerOptions:
     requeue_seconds_max: float = 900.0
     backoff_seconds_first: float = 1.0
     backoff_seconds_max: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Refuse what nobody can mean."""
+        if self.attempts_max < 0 or not (0 <= self.requeue_seconds and 0 <= self.requeue_seconds_max):
+            raise LocalProtocolError(f"attempts and the wait before a message comes again are not negative: {self}")
+        if not 0 < self.backoff_seconds_first <= self.backoff_seconds_max:
+            raise LocalProtocolError(f"the first and the longest wait after a failure must be more than 0, in this order: {self}")
 
 
 _HANDLER: Final = HandlerOptions()
@@ -106,6 +116,8 @@ class NsqSubscriber:
         self._lookups = deque(_each(lookups))  # in the order in which they are asked next
         for address in self._lookups:
             lookup_url(address)
+        for address in self._named:
+            check_address(address)
         self.given_up = 0
         self.expired = 0
         self._topic, self._channel, self._options = topic, channel, options
@@ -194,6 +206,8 @@ class NsqSubscriber:
         A message that it has neither settled nor given back is settled when it returns. When it raises, see
         `HandlerOptions`.
         """
+        if concurrency < 1:
+            raise LocalProtocolError(f"concurrency is {concurrency}; it must be at least 1")
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(concurrency):

@@ -409,6 +409,19 @@ def test_nobody_there() -> None:
         NsqSubscriber("t", "c")
     with pytest.raises(LocalProtocolError, match="max_in_flight"):
         NsqSubscriber("t", "c", addresses=["a:1"], max_in_flight=0)
+    with pytest.raises(LocalProtocolError, match="HOST:PORT"):
+        NsqSubscriber("t", "c", addresses="a")
+    with pytest.raises(LocalProtocolError, match="concurrency"):
+        asyncio.run(NsqSubscriber("t", "c", addresses="a:1").run(lambda _: asyncio.sleep(0), concurrency=0))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"attempts_max": -1}, {"requeue_seconds": -1}, {"backoff_seconds_first": 0}, {"backoff_seconds_first": 9, "backoff_seconds_max": 8}],
+)
+def test_handler_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(LocalProtocolError):
+        HandlerOptions(**options)
 
 
 def test_closing_gives_back_what_nobody_has_seen() -> None:

@@ -31,6 +31,7 @@ class Listening(Server):
     def __init__(self, *ids: int) -> None:
         super().__init__()
         self.ids = ids or (1, 2, 3)
+        self._served: list[object] = []
         self.loop = asyncio.new_event_loop()
         self.address = ""
         self._started = threading.Event()
@@ -67,7 +68,8 @@ class Listening(Server):
 
     def react(self, wire: object, event: events.Event) -> None:
         super().react(wire, event)  # type: ignore[arg-type]  # it is a Wire
-        if isinstance(event, events.Ready) and event.count:
+        if isinstance(event, events.Ready) and event.count and wire not in self._served:
+            self._served.append(wire)
             self.deliver(*self.ids)
 
     def stop(self) -> None:

@@ -550,39 +550,6 @@ def test_an_id_may_be_given_again_after_a_power_loss() -> None:
     stage.deliver(stage.consumer(), 1, offset=0)
 
 
-def test_an_id_that_was_in_doubt_may_be_given_again_however_late_it_was_seen() -> None:
-    for serial, again in ((1, True), (0, False)):
-        stage = Stage()
-        stage.publish(0)
-        stage.clock.advance(2 * SECOND)
-        stage.publish(1)
-        stage.ledger.failed(LOG)
-        stage.clock.advance(SECOND)
-        consumer = stage.consumer()
-        stage.deliver(consumer, 0)
-        stage.deliver(consumer, 1)
-        stage.clock.advance(5 * SECOND)
-        stage.lose_power()
-        stage.publish(2)
-        consumer = stage.consumer()
-        if again:
-            stage.deliver(consumer, 2, offset=serial)
-        else:
-            with pytest.raises(PromiseBrokenError, match="have one id"):
-                stage.deliver(consumer, 2, offset=serial)
-
-
-def test_ids_may_be_given_again_where_the_journal_lost_the_topic() -> None:
-    stage = Stage()
-    stage.publish(0)
-    stage.deliver(stage.consumer(), 0)
-    stage.ledger.failed(JOURNAL)
-    stage.clock.advance(5 * SECOND)
-    stage.lose_power()
-    stage.publish(1)
-    stage.deliver(stage.consumer(), 1, offset=0)
-
-
 def test_bytes_must_be_those_that_were_published() -> None:
     stage = Stage()
     consumer = stage.consumer()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from polymq.errors import Refusal, RefusalCode, StoreError
 from polymq.gateways.nsq import http_format
@@ -12,7 +13,6 @@ from polymq.wire.exchange import BodyState, Response, Retry
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from polymq.gateways.nsq.http_context import NsqHttp
     from polymq.wire.exchange import Promise, Request
 
 __all__ = [
@@ -30,6 +30,8 @@ __all__ = [
     "refuse",
     "text",
 ]
+
+Context = TypeVar("Context")
 
 _V1: Final = ("X-NSQ-Content-Type", "nsq; version=1.0")
 _JSON: Final = ("Content-Type", "application/json; charset=utf-8")
@@ -123,7 +125,7 @@ def refuse(status: int) -> Response:
     return error(status, _REFUSED[status])
 
 
-def endpoint(function: Callable[[Request, NsqHttp], Response | Retry]) -> Callable[[Request, NsqHttp], Response | Retry]:
+def endpoint(function: Callable[[Request, Context], Response | Retry]) -> Callable[[Request, Context], Response | Retry]:
     """Turn what an endpoint raises into an answer, also when it is asked again later."""
 
     def answering(ask: Callable[[], Response | Retry]) -> Response | Retry:
@@ -136,10 +138,10 @@ def endpoint(function: Callable[[Request, NsqHttp], Response | Retry]) -> Callab
         except StoreError:
             # Something is wrong with what was to be read; /ping and the log say what.
             return error(503, "STORE_FAILED")
-        return answer if isinstance(answer, Response) else Retry(answer.due_ns, functools.partial(answering, answer.again))
+        return answer if isinstance(answer, Response) else replace(answer, again=functools.partial(answering, answer.again))
 
     @functools.wraps(function)
-    def wrapped(request: Request, context: NsqHttp) -> Response | Retry:
+    def wrapped(request: Request, context: Context) -> Response | Retry:
         return answering(lambda: function(request, context))
 
     return wrapped

@@ -6,15 +6,13 @@ order every time. The old wrapping in `status_code` and `data` is no more there,
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from polymq.core.access import Action
-from polymq.errors import Refusal
 from polymq.gateways.nsq import http_answers, http_format
-from polymq.gateways.nsq.http_answers import DONE, ApiError, arguments, json_headers, refuse
+from polymq.gateways.nsq.http_answers import DONE, ApiError, arguments, endpoint, json_headers, refuse
 from polymq.limits import HTTP_BODY_DISCARDED_BYTES_MAX
 from polymq.protocols.http.decode import BodyRule
 from polymq.protocols.http.router import Route, Router
@@ -48,21 +46,6 @@ class LookupHttp:
 
     registry: Registry
     clock: Clock
-
-
-def endpoint(function: Callable[[Request, LookupHttp], Response]) -> Callable[[Request, LookupHttp], Response]:
-    """Turn what an endpoint raises into an answer."""
-
-    @functools.wraps(function)
-    def answering(request: Request, context: LookupHttp) -> Response:
-        try:
-            return function(request, context)
-        except ApiError as problem:
-            return http_answers.error(problem.status, problem.message)
-        except Refusal as refusal:
-            return http_answers.error(*http_answers.REFUSALS[refusal.code])
-
-    return answering
 
 
 def ping(_request: Request, _context: LookupHttp) -> Response:
