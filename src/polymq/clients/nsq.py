@@ -139,6 +139,7 @@ class NsqProducer:
     async def publish(self, topic: str, body: bytes, *, delay_ms: int = 0) -> None:
         """Publish one message and wait until the server has accepted it.
 
+        Limits:  the server's; nsqd takes 1 MiB a message and an hour's delay unless it is told otherwise.
         Raises:  Refusal; LocalProtocolError; ConnectionLost when the answer was lost (the message may be there or
                  not); DeadlineExceeded.
         """
