@@ -33,10 +33,12 @@ __all__ = ["Broker"]
 # Retention looks at every topic once per round; a second's step looks at so many topics.
 _HOUSEKEEPING_NS: Final = 1_000_000_000
 _TOPICS_PER_STEP: Final = 500
-# Deliveries after which the other groups have to wait for the next turn, in order: some 5 ms, if each goes to another
-# connection. Whoever has to wait gets more at once, and publishers get their answers meanwhile: with 1,000 topics of
-# five groups under load, twice as many messages pass as when every turn hands out everything that is there.
-_DELIVERIES_PER_TURN: Final = 128
+# Deliveries after which the other groups have to wait for the next turn, in order: about a millisecond, if each goes to
+# another connection. Whoever waits gets more at once, and publishers get their answers meanwhile. With 1,000 topics of
+# five groups under load 128 gave 11,000 messages/s, 32 gave 28,000 and 16 gave 40,000, for 2.5, 8 and 20 at once.
+_DELIVERIES_PER_TURN: Final = 16
+# More than any disk has.
+_NO_LIMIT: Final = 1 << 62
 
 
 class Broker:
@@ -76,6 +78,7 @@ class Broker:
     def start(self) -> None:
         """Take over what the data folder holds; raises StoreError."""
         recover(self.kernel, self.catalogue, self.store.replay())
+        self.store.forget_others(self.catalogue.next_number)
         self.kernel.leases.arm(self, self.kernel.monotonic_ns() + _HOUSEKEEPING_NS)
 
     def session(self, principal: Principal) -> Session:
@@ -179,7 +182,9 @@ class Broker:
     # -- housekeeping ----------------------------------------------------------------------------------------------
 
     def fire(self, now_ns: int) -> None:
-        """Look at some topics: what every group has finished with may go."""
+        """Look at the disk, and at some topics: what every group has finished with may go."""
+        share = self._disk_bytes * self.settings.retention_disk_share
+        self.store.look_after_room(int(share) or _NO_LIMIT)
         if not self._to_look_at:
             self._to_look_at = list(self.catalogue.topics.values())
         for topic in self._to_look_at[:_TOPICS_PER_STEP]:
@@ -194,14 +199,12 @@ class Broker:
                 if isinstance(group, WorkGroup):
                     group.expire_old()
         wall_ns = self.kernel.wall_ns()
-        share = self._disk_bytes * self.settings.retention_disk_share
-        budget = int(share) if share else 1 << 62
         for partition in topic.partitions:
             if partition.log.end == partition.log.start:
                 continue
             keepers = [group for group in topic.groups.values() if group.kind is not GroupKind.LIVE]
             if keepers:
                 needed = min(group.first_needed(partition.index) for group in keepers)
-                partition.log.retain(needed, now_ns=wall_ns, age_ns=self.settings.retention_age_ns, size_bytes=budget)
+                partition.log.retain(needed, now_ns=wall_ns, age_ns=self.settings.retention_age_ns, size_bytes=_NO_LIMIT)
             if partition.schedule is not None and partition.schedule.log.end > partition.schedule.log.start:
                 partition.schedule.log.retain(partition.schedule.first_needed, now_ns=wall_ns, age_ns=0, size_bytes=0)

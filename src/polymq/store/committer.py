@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from polymq.store.ticket import Ticket
     from polymq.store.volume import Volume
 
-__all__ = ["Committer", "checkpoint_entries", "remove_paths", "sync_paths"]
+__all__ = ["UNSURE_NAME", "Committer", "checkpoint_entries", "remove_paths", "sync_paths"]
 
 
+# A file of this name says that a sync of the journal has failed: what it announced since the sync before may be lost.
+UNSURE_NAME: Final = "UNSURE"
 # From so many partitions on it is quicker to have the disk begin with all of them before waiting for each.
 _HASTEN_PARTS_MIN: Final = 32
 
@@ -61,7 +63,11 @@ def sync_paths(files: Files, paths: Sequence[str], folders: Sequence[str]) -> No
 
 
 def _sync_all(files: Files, parts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
-    """Sync the files of each part; return for each an error text, empty where it went well. Runs in the worker."""
+    """Sync the files of each part; return for each an error text, empty where it went well. Runs in the worker.
+
+    The last part is the journal's. If that fails, the page cache may give up frames which say what was written where;
+    so a mark is left, the only way that is left, and the next start looks at every partition.
+    """
     results: list[str] = []
     if len(parts) > _HASTEN_PARTS_MIN:
         files.hasten([path for paths, _folders in parts for path in paths])
@@ -72,6 +78,10 @@ def _sync_all(files: Files, parts: Sequence[tuple[Sequence[str], Sequence[str]]]
             results.append(str(error.strerror or error))
         else:
             results.append("")
+    if results[-1]:
+        with suppress(OSError):
+            files.open(UNSURE_NAME, create=True).close()
+            files.sync_folder("")
     return results
 
 
@@ -94,6 +104,7 @@ class Committer:
     __slots__ = (
         "_doomed",
         "_journal",
+        "_removals",
         "_volume",
         "changed",
         "congested",
@@ -126,10 +137,17 @@ class Committer:
         self.changed = False
         # Files to remove once the journal entries that forget them are synced.
         self._doomed: list[str] = []
+        # Jobs that wait for that, or are at it.
+        self._removals = 0
 
     def remove_after_sync(self, paths: Sequence[str]) -> None:
         """Remove files, but not before what was staged in the journal up to now is durable."""
         self._doomed += paths
+
+    @property
+    def removing(self) -> bool:
+        """Whether files are still there that are to go."""
+        return bool(self._doomed or self._removals)
 
     @property
     def due_ns(self) -> int | None:
@@ -193,6 +211,7 @@ class Committer:
         parts = [(capture.paths, capture.folders) for capture in captures]
         parts.append(journal_part)
         self.running = True
+        self._removals += bool(doomed)
         started_ns = self._volume.clock.monotonic_ns()
 
         def done(result: object) -> None:
@@ -204,11 +223,15 @@ class Committer:
             self.syncs_failed += any(results)
             self.finish(captures, results, sequence, tickets)
             if doomed and not self._journal.failed:
-                self._volume.worker.submit(lambda: remove_paths(files, doomed), lambda _: None, lane=Lane.SYNC)
+                self._volume.worker.submit(lambda: remove_paths(files, doomed), self._removed, lane=Lane.SYNC)
             self._volume.check_room()
             self._weigh()
 
         self._volume.worker.submit(lambda: _sync_all(files, parts), done, lane=Lane.SYNC)
+
+    def _removed(self, _result: object) -> None:
+        """Take note that a job which removes files has ended."""
+        self._removals -= 1
 
     def finish(self, captures: list[_Capture], results: list[str], sequence: int, tickets: list[Ticket]) -> None:
         """Draw the conclusions from a sync job: the last result is the journal's."""

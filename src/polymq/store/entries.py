@@ -54,7 +54,8 @@ __all__ = [
     "encode_written",
 ]
 
-# Written by format 1: in that life any partition may have been written without a word.
+# In that life any partition may have been written without a word: format 1 announced nothing. Or what was announced
+# before it may be lost (`committer.UNSURE_NAME`).
 KIND_START_SILENT: Final = 1
 KIND_CLEAN_STOP: Final = 2
 KIND_CHECKPOINT: Final = 3
@@ -108,9 +109,9 @@ class Checkpoint:
     epochs: tuple[tuple[int, int], ...]
 
 
-def encode_start(start: Start) -> bytes:
-    """Write the entry."""
-    return _START.pack(KIND_START, start.epoch) + start.boot_id.encode()
+def encode_start(start: Start, *, silent: bool = False) -> bytes:
+    """Write the entry; `silent`: any partition may have been written behind its checkpoint, announced or not."""
+    return _START.pack(KIND_START_SILENT if silent else KIND_START, start.epoch) + start.boot_id.encode()
 
 
 def decode_start(entry: bytes | memoryview) -> Start:

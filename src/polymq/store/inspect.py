@@ -363,7 +363,7 @@ def frames(files: Files) -> Iterator[FrameRow]:
         verdict, note = _judge_journal(state, index)
         if verdict or note:
             yield FrameRow(path, scan.end, 0, 0, 0, 0, verdict, note)
-    if lost := _lost_journal(files, state):
+    if lost := _lost_journal(state):
         yield FrameRow(JOURNAL_FOLDER, 0, 0, 0, 0, 0, lost)
 
 
@@ -377,14 +377,13 @@ def entries(files: Files) -> Iterator[EntryRow]:
         verdict, note = _judge_journal(state, index)
         if verdict or note:
             yield EntryRow(scan.next_sequence, 0, 0, f"{journal_path(scan.base_sequence)} at byte {scan.end}", verdict, note)
-    if lost := _lost_journal(files, state):
+    if lost := _lost_journal(state):
         yield EntryRow(0, 0, 0, JOURNAL_FOLDER, lost)
 
 
 def journal_damage(files: Files) -> str:
     """Say what is wrong with the journal, without which nobody knows what was synced; empty if nothing is."""
-    state = _journal(files)
-    return str(state.damage or "") or _lost_journal(files, state)
+    return str(_journal(files).damage or "")
 
 
 def _journal(files: Files) -> JournalState:
@@ -397,11 +396,11 @@ def _journal(files: Files) -> JournalState:
     return look_at_journal(files)
 
 
-def _lost_journal(files: Files, state: JournalState) -> str:
+def _lost_journal(state: JournalState) -> str:
     """Say that there is no journal at all, unless there is nothing that it could speak of."""
-    if state.scans or not any(name.isdigit() for name in files.list(PARTITIONS_FOLDER)):
+    if state.scans or state.damage is None:
         return ""
-    return "it is missing, and there are partitions. Restore the data folder from a copy"
+    return f"expected {state.damage.expected}, found {state.damage.found}"
 
 
 def _judge_journal(state: JournalState, index: int) -> tuple[str, str]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from polymq.errors import CorruptRecord
 from polymq.store.entries import KIND_SNAPSHOT_BEGIN, KIND_SNAPSHOT_END, KIND_WHOLE_SNAPSHOT_BEGIN, KIND_WHOLE_SNAPSHOT_END
 from polymq.store.frames import SegmentScan, entries_of, only_zeros, scan_segment, synced_later
+from polymq.store.recovery import PARTITIONS_FOLDER
+from polymq.store.segment import write_again
 from polymq.store.snapshot import in_order
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ __all__ = [
 JOURNAL_FOLDER: Final = "journal"
 JOURNAL_SUFFIX: Final = ".jnl"
 SEQUENCE_FIRST: Final = 1
+_WHAT_TO_DO: Final = ". Restore the data folder from a copy, or move it away to start empty"
 
 
 class RecoveredJournal(NamedTuple):
@@ -98,7 +101,8 @@ def look_at_journal(files: Files) -> JournalState:
     scans = [scan_segment(_read(files, journal_path(base)), base) for base in journal_segments(files)]
     chosen = _choose(scans)
     kept = _without_unfinished_snapshot(_continuous(scans[chosen:]))
-    return JournalState(scans, chosen, kept, _damage(scans, chosen, kept) if scans else None)
+    damage = (_damage(scans, chosen, kept) if scans else None) or _missing(files, scans, kept)
+    return JournalState(scans, chosen, kept, damage)
 
 
 def _read(files: Files, path: str) -> bytes:
@@ -184,7 +188,25 @@ def _damage(scans: list[SegmentScan], chosen: int, kept: list[SegmentScan]) -> C
         journal_path(torn.base_sequence),
         position=torn.end,
         expected=f"journal frame {sequence}, which was synced",
-        found=(torn.problem or "zeros") + ". Restore the data folder from a copy, or move it away to start empty",
+        found=(torn.problem or "zeros") + _WHAT_TO_DO,
+    )
+
+
+def _missing(files: Files, scans: list[SegmentScan], kept: list[SegmentScan]) -> CorruptRecord | None:
+    """Say so if there are partitions and no journal: its first frame is synced before any partition is made.
+
+    To begin an empty one would be to empty the partitions: their numbers would be handed out again.
+    """
+    if any(scan.frames for scan in kept):
+        return None
+    if not any(name.isdigit() for name in files.list(PARTITIONS_FOLDER)):
+        return None
+    problems = [scan.problem for scan in scans]
+    return CorruptRecord(
+        journal_path(scans[0].base_sequence if scans else SEQUENCE_FIRST),
+        position=0,
+        expected="the journal's first frame, which is synced before there are partitions",
+        found=((problems[0] or "zeros") if problems else "no file") + _WHAT_TO_DO,
     )
 
 
@@ -194,23 +216,42 @@ def _clean_up(files: Files, bases: list[int], kept: list[SegmentScan]) -> None:
     Bytes behind the last good frame become zeros: a frame left there could be taken for a good one after the next
     crash, once a new frame of the same size lies before it.
     """
+    if kept:
+        _cut(files, kept[-1])
     names = {scan.base_sequence for scan in kept}
-    removed = [base for base in bases if base not in names]
-    for base in removed:
-        files.remove(journal_path(base))
+    removed = [journal_path(base) for base in bases if base not in names]
     leftover = f"{JOURNAL_FOLDER}/next{JOURNAL_SUFFIX}"
+    if removed:
+        # The snapshot that takes their place may be in the page cache only, or not even be written by the next sync.
+        _secure(files, kept)
+    for path in removed:
+        files.remove(path)
     if files.exists(leftover):
         files.remove(leftover)
     if removed:
         files.sync_folder(JOURNAL_FOLDER)
-    if not kept:
+
+
+def _cut(files: Files, last: SegmentScan) -> None:
+    """Replace what lies behind the last good frame by zeros, if it is something else."""
+    if only_zeros(last.data, last.end):
         return
-    last = kept[-1]
-    if not only_zeros(last.data, last.end):
-        file = files.open(journal_path(last.base_sequence))
+    file = files.open(journal_path(last.base_sequence))
+    try:
+        file.truncate(last.end)
+        file.allocate(len(last.data))
+        file.sync()
+    finally:
+        file.close()
+
+
+def _secure(files: Files, kept: list[SegmentScan]) -> None:
+    """Write what is kept again, and sync it and its names (docs/adr/0009)."""
+    for scan in kept:
+        file = files.open(journal_path(scan.base_sequence))
         try:
-            file.truncate(last.end)
-            file.allocate(len(last.data))
+            write_again(file, scan.end)
             file.sync()
         finally:
             file.close()
+    files.sync_folder(JOURNAL_FOLDER)

@@ -2,28 +2,28 @@
 
 What is appended in a turn is encoded into a staging buffer, as batches that grow until they are large enough, and
 written with one `pwrite` when the turn is committed. Reading is in `reader.py`, finding the end after a crash in
-`recovery.py`, syncing in `committer.py`.
+`recovery.py`, syncing in `committer.py`, dropping in `dropping.py`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import CorruptRecord, Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.store.chain import Chain
-from polymq.store.committer import checkpoint_entries
+from polymq.store.dropping import Dropping
 from polymq.store.entries import Checkpoint
 from polymq.store.index import SparseIndex
 from polymq.store.lookup import batches_from, first_offset_at
 from polymq.store.reader import Reader
 from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, look_at_active, partition_folder, segment_path, tidy
-from polymq.store.retention import chained, droppable, forget, seal, survey
+from polymq.store.retention import chained, seal
 from polymq.store.segment import MAGIC_LOG, Segment, write_again
 from polymq.store.ticket import Ticket
+from polymq.store.volume import store_error
 from polymq.wire.batch import seal_fields
 from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, encode_bodies, encode_message
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from polymq.store.cold import WindowRequest
     from polymq.store.committer import Committer
+    from polymq.store.dropping import Finished
     from polymq.store.journal import Journal
     from polymq.store.lookup import TimeSearch
     from polymq.store.recovery import RecoveredLog
@@ -60,8 +61,7 @@ class Log:
         "_buffer",
         "_committer",
         "_dirty",
-        "_dropped_before_capture",
-        "_dropped_size_bytes",
+        "_dropping",
         "_full",
         "_index",
         "_journal",
@@ -70,7 +70,6 @@ class Log:
         "_room",
         "_searches",
         "_staged",
-        "_surveying",
         "_sync_tickets",
         "_target",
         "_ticket",
@@ -78,6 +77,7 @@ class Log:
         "_untidy",
         "_volume",
         "_written_end",
+        "_written_time_ns",
         "announced",
         "chain",
         "deleted",
@@ -106,6 +106,7 @@ class Log:
         committer: Committer,
         journal: Journal,
         touched: list[Log],
+        finished: Finished,
     ) -> None:
         self.number = number
         self.sync = sync
@@ -132,15 +133,15 @@ class Log:
         self._listed = True
         self._untidy = False
         self._dirty = False
-        self._surveying = False
-        self._dropped_size_bytes = 0
-        self._dropped_before_capture = 0
+        self._dropping = Dropping(self, volume, committer, journal, finished)
         self._written_end = 0
+        # The time of the last batch that is written; `last_time_ns` counts what is staged, too.
+        self._written_time_ns = 0
         self._index: SparseIndex | None = None
         self._buffer: bytearray | None = None
         self._staged = 0
-        # Segments that became full in this turn, with what is staged for them: (segment, buffer, bytes, end offset).
-        self._full: list[tuple[Segment, bytearray | None, int, int]] = []
+        # Segments that became full in this turn, with what is staged for them: (segment, buffer, bytes, end offset, time).
+        self._full: list[tuple[Segment, bytearray | None, int, int, int]] = []
         self._room = 0
         self._target = volume.settings.batch_size_bytes_target
         self._batch_origin = _NONE
@@ -162,7 +163,7 @@ class Log:
     def attach(self, found: RecoveredLog, *, listed: bool, untidy: bool = False) -> None:
         """Take over what recovery found, or what the last checkpoint says (then not `listed`: only the last segment is known).
 
-        `untidy`: nobody has looked whether a process that was killed had begun a segment behind the last record.
+        `untidy`: nobody has looked whether a process that was killed had begun segments behind the last record.
         """
         self._untidy = untidy
         self.announced = found.unsynced or bool(found.failed)
@@ -170,7 +171,7 @@ class Log:
         self._written_end = found.end
         self.failed = found.failed
         self.readable = found.synced if self.sync else found.end
-        self.last_time_ns = found.last_time_ns
+        self.last_time_ns = self._written_time_ns = found.last_time_ns
         self.notes = found.notes
         self.sealed_size_bytes = found.sealed_size_bytes
         self.size_bytes = found.sealed_size_bytes + found.position
@@ -310,6 +311,8 @@ class Log:
     def _wake(self, need: int, now_ns: int) -> None:
         """Get ready for the first batch of a turn: a segment with room and a buffer."""
         active = self.chain.active
+        if self._untidy:
+            self._tidy()
         if active is not None and not active.known:
             self._look_at_active(active)
         if active is None or active.used + need > active.size_bytes:
@@ -319,12 +322,18 @@ class Log:
         self._buffer = self._volume.take_buffer()
         self._staged = 0
 
+    def _tidy(self) -> None:
+        """Remove, before the first append of this life, segments that were begun behind the last record and hold nothing."""
+        active = self.chain.active
+        try:
+            tidy(self._volume.files, self.number, -1 if active is None else active.base_offset)
+        except OSError as error:
+            raise store_error(error, self.chain.folder) from error
+        self._untidy = False
+
     def _look_at_active(self, active: Segment) -> None:
         """Make sure, before the first append of this life, that the last segment is the one that was left."""
         try:
-            if self._untidy and tidy(self._volume.files, self.chain.path(self.end), keep=active.path):
-                self.chain.folder_dirty = True
-            self._untidy = False
             active.created_ns, active.size_bytes = look_at_active(self._volume.file(active), self.number, active)
         except (OSError, CorruptRecord) as error:
             self.fence(str(error))
@@ -344,7 +353,7 @@ class Log:
         if segment is not previous:
             self.size_bytes += segment.used
             if previous is not None:
-                self._full.append((previous, self._buffer, self._staged, self.end))
+                self._full.append((previous, self._buffer, self._staged, self.end, self.last_time_ns))
                 self._staged = 0
                 if self._buffer is not None:
                     self._buffer = self._volume.take_buffer()
@@ -376,8 +385,8 @@ class Log:
         seal_fields(buffer, at, self._staged, fields)
         self._index.add(self._batch_base, active.used + at, self.last_time_ns)
 
-    def _write(self, segment: Segment, buffer: bytearray, size: int, end: int) -> bool:
-        """Write `size` staged bytes, up to record `end`; tell whether that went well, else the partition is fenced."""
+    def _write(self, segment: Segment, buffer: bytearray, size: int, end: int, time_ns: int) -> bool:
+        """Write `size` staged bytes, up to record `end`, the last batch of `time_ns`; tell whether that went well, else the partition is fenced."""
         view = memoryview(buffer)[:size]
         try:
             (segment.file or self._volume.file(segment)).pwrite(view, segment.used)
@@ -390,15 +399,16 @@ class Log:
         self.chain.wrote(segment, size)
         self.size_bytes += size
         self._written_end = segment.end_offset = end
+        self._written_time_ns = time_ns
         self._committer.unsynced_bytes += size
         return True
 
     def _write_full(self) -> None:
         """Write what is staged for segments that became full in this turn, oldest first."""
         while self._full and not self.failed:
-            segment, buffer, size, end = self._full[0]
+            segment, buffer, size, end, time_ns = self._full[0]
             if buffer is not None and size:
-                if not self._write(segment, buffer, size, end):
+                if not self._write(segment, buffer, size, end, time_ns):
                     return
                 # The room behind it was given back when the next segment was begun.
                 self._volume.reserved_bytes += size
@@ -416,7 +426,7 @@ class Log:
             self._write_full()
         active = self.chain.active
         if self._staged and active is not None and self._buffer is not None:
-            self._write(active, self._buffer, self._staged, self.end)
+            self._write(active, self._buffer, self._staged, self.end, self.last_time_ns)
             self._staged = 0
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
@@ -464,7 +474,7 @@ class Log:
             -1 if last is None else last.base_offset,
             0 if last is None else last.segment_id,
             0 if last is None else last.used,
-            self.last_time_ns,
+            self._written_time_ns,
             self.sealed_size_bytes,
             tuple(self.epochs),
         )
@@ -479,7 +489,7 @@ class Log:
         chain.dirty = []
         chain.folder_dirty = chain.folder_made = False
         self._dirty = False
-        self._dropped_before_capture = self._dropped_size_bytes
+        self._dropping.captured()
         tickets, self._sync_tickets = self._sync_tickets, []
         return paths, folders, self.point(), tickets
 
@@ -487,10 +497,7 @@ class Log:
         """Take note that a sync has covered everything up to `point`; False if that is of no interest any more."""
         if self.failed or self.deleted:
             return False
-        if point.start != self.start:
-            # Segments were dropped while the sync ran: that must not be taken back.
-            point = self._shortened(point, self._dropped_size_bytes - self._dropped_before_capture)
-        self.synced_point = point
+        self.synced_point = point = self._dropping.agreeing(point)
         # What was written since the sync began was announced before this checkpoint will be.
         self.announced = self._dirty
         if self.sync:
@@ -539,62 +546,15 @@ class Log:
     def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None:
         """Drop whole segments below `first_needed` that are older than `age_ns`, or as long as more than `size_bytes` are held.
 
-        Only what is synced is dropped, never the last segment. The files go after the journal entry that says so is
+        Those that `Store.look_after_room` has found to be in the way go, too. Only what is synced is dropped, never the last segment. The files go after the journal entry that says so is
         synced.
         """
-        if self.synced_point is None or self.failed or first_needed <= self.start:
-            return
-        self.list_segments()
-        limit = min(first_needed, self.synced_point.segment_base)
-        if self.failed or self.chain.segments[0].end_offset > limit or self._survey(limit):
-            return
-        count = droppable(self.chain.segments, limit, older_than_ns=now_ns - age_ns, excess_bytes=self.size_bytes - size_bytes)
-        if count:
-            self._drop(count)
-
-    def _survey(self, limit: int) -> bool:
-        """Have the worker look at segments of an earlier life whose size and age matter; tell whether any has to be."""
-        unknown = [segment for segment in self.chain.segments if not segment.created_ns and segment.base_offset <= limit]
-        if not unknown:
-            return False
-        if not self._surveying:
-            self._surveying = True
-
-            def done(problem: str) -> None:
-                self._surveying = False
-                if problem and not self.deleted:
-                    self.fence(problem)
-
-            survey(self._volume, self.number, unknown, active=self.chain.active, done=done)
-        return True
-
-    def _drop(self, count: int) -> None:
-        """Forget the oldest segments, and have their files removed once that is durable."""
-        dropped = self.chain.segments[:count]
-        del self.chain.segments[:count]
-        dropped_size_bytes = sum(segment.size_bytes for segment in dropped)
-        # A segment whose sealing a crash has prevented is longer than what was counted for it.
-        self.size_bytes = max(0, self.size_bytes - dropped_size_bytes)
-        self.sealed_size_bytes = max(0, self.sealed_size_bytes - dropped_size_bytes)
-        self.start = self.chain.segments[0].base_offset
-        while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
-            del self.epochs[0]
-        point = self.synced_point
-        assert point is not None
-        self._dropped_size_bytes += dropped_size_bytes
-        self.synced_point = self._shortened(point, dropped_size_bytes)
-        for entry in checkpoint_entries(self):
-            self._journal.append(entry)
-        self._committer.remove_after_sync(forget(dropped))
-
-    def _shortened(self, point: Checkpoint, dropped_size_bytes: int) -> Checkpoint:
-        """Make a checkpoint agree with the partition's present start."""
-        sealed_size_bytes = max(0, point.sealed_size_bytes - dropped_size_bytes)
-        return replace(point, start=self.start, sealed_size_bytes=sealed_size_bytes, epochs=tuple(self.epochs))
+        self._dropping.retain(first_needed, now_ns=now_ns, age_ns=age_ns, size_bytes=size_bytes)
 
     def close(self) -> None:
         """Let go of files and of room that was reserved."""
         for segment in self.chain.segments:
             segment.release()
         self.chain.close()
+        self._dropping.close()
         self._requests.clear()

@@ -193,15 +193,18 @@ class _Recovery:
         return not cut
 
 
-def tidy(files: Files, path: str, *, keep: str) -> bool:
-    """Remove a segment behind the last record, begun by a process that was killed before it wrote to it; tell whether there was one.
+def tidy(files: Files, number: int, last_base: int) -> None:
+    """Remove segments behind the last one, begun in a turn that a kill has ended before its commit; `last_base` is -1 if there is none.
 
-    Otherwise it would stand between those that are written later, and end the log there. Raises OSError.
+    A turn that stages several batches begins as many as it needs, each where the batches before it would have ended.
+    Left there, they would stand between those that are written later: the log would end at one of them after the next
+    crash. Raises OSError. Cost: a listing.
     """
-    if path == keep or not files.exists(path):
-        return False
-    files.remove(path)
-    return True
+    begun = [base for base in log_segments(files, number) if base > last_base]
+    for base in begun:
+        files.remove(segment_path(number, base))
+    if begun:
+        files.sync_folder(partition_folder(number))
 
 
 def look_at_active(file: File, number: int, segment: Segment) -> tuple[int, int]:

@@ -5,7 +5,7 @@ Pure functions over segments, and jobs for the worker; `log.py` decides when.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from polymq.store.cold import describe
@@ -14,13 +14,13 @@ from polymq.store.segment import SEGMENT_HEADER_SIZE_BYTES
 from polymq.store.workers import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from polymq.store.files import Files
     from polymq.store.segment import Segment
     from polymq.store.volume import Volume
 
-__all__ = ["chained", "droppable", "forget", "index_path", "learn", "seal", "seal_segment", "survey"]
+__all__ = ["chained", "droppable", "finished", "forget", "index_path", "learn", "seal", "seal_segment", "survey"]
 
 
 def index_path(path: str) -> str:
@@ -37,15 +37,19 @@ def chained(segments: list[Segment], end: int) -> list[Segment]:
     return segments
 
 
+def finished(segments: Sequence[Segment], limit: int) -> Iterator[tuple[Segment, Segment]]:
+    """Give the segments that end at or before `limit`, each with the one behind it; never the last one."""
+    return takewhile(lambda pair: pair[0].end_offset <= limit, pairwise(segments))
+
+
 def droppable(segments: Sequence[Segment], limit: int, *, older_than_ns: int, excess_bytes: int) -> int:
     """Count the oldest segments that end at or before `limit` and are old, or lie in the bytes that are too many.
 
     A segment is as old as its last batch, which is no later than the next segment was made.
     """
     count = 0
-    for segment, following in pairwise(segments):
-        old = following.created_ns < older_than_ns
-        if segment.end_offset > limit or not (old or excess_bytes > 0):
+    for segment, following in finished(segments, limit):
+        if following.created_ns >= older_than_ns and excess_bytes <= 0:
             break
         excess_bytes -= segment.size_bytes
         count += 1

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.errors import StoreError, StoreFailed
 from polymq.limits import PARTITION_NUMBER_MAX
-from polymq.store.committer import Committer, checkpoint_entries, remove_paths
+from polymq.store.committer import UNSURE_NAME, Committer, checkpoint_entries, remove_paths
+from polymq.store.dropping import Finished
 from polymq.store.entries import (
     CLEAN_STOP,
     CORE_KIND_MIN,
@@ -58,6 +59,8 @@ _FORMATS_EARLIER: Final = (b"polymq data folder, format 1\n",)
 _EPOCH_FIRST: Final = 1
 # Partitions that one job looks at: a few milliseconds, which a reader that waits for the disk may have to wait, too.
 _LOOKS_PER_JOB: Final = 64
+# What nobody needs begins to go when so many times the mark is left free, so that no publisher is refused for it.
+_AMPLE: Final = 1.25
 
 
 class Store:
@@ -80,6 +83,7 @@ class Store:
         self._unseen: list[Log] = []
         self._looking = False
         self._touched: list[Log] = []
+        self._finished = Finished()
         self._boot_id = ""
         self._clean = True
         self._same_boot = True
@@ -149,6 +153,10 @@ class Store:
             elif kind == KIND_DELETED:
                 self._points.pop(decode_deleted(entry), None)
                 self._written.discard(decode_deleted(entry))
+        unsure = self._volume.files.exists(UNSURE_NAME)
+        if unsure:
+            # The frame that says this may be as lost as what it is about.
+            clean, self._silent = False, True
         self._replay = core
         self._clean = clean
         self._same_boot = start is not None and start.boot_id == boot_id
@@ -157,12 +165,15 @@ class Store:
         self.journal.epoch = self.epoch
         self.journal.attach(recovered, write_again=not clean)
         # Synced before anything is written: without it, the last clean stop would still count after a crash.
-        self.journal.append(encode_start(Start(boot_id, self.epoch)))
+        self.journal.append(encode_start(Start(boot_id, self.epoch), silent=unsure))
         self.journal.flush()
         if self.journal.blocked:
             raise StoreFailed(f"the journal cannot be written: {self.journal.blocked}. Make room on the disk")
         if self.journal.failed or not self._committer.sync_now():
             raise StoreFailed(f"{self.journal.failed}. Look after the disk")
+        if unsure:
+            # From here on the journal says it.
+            self._volume.files.remove(UNSURE_NAME)
         self._committer.changed = False
         remove_paths(self._volume.files, recovered.superseded)
 
@@ -237,7 +248,7 @@ class Store:
                     synced=point.end,
                 ),
                 listed=not bases,
-                untidy=not self._clean,
+                untidy=True,
             )
             if bases and not self._clean:
                 self._unseen.append(log)
@@ -266,6 +277,7 @@ class Store:
             committer=self._committer,
             journal=self.journal,
             touched=self._touched,
+            finished=self._finished,
         )
         return log
 
@@ -279,8 +291,22 @@ class Store:
             if log in self._committer.dirty:
                 self._committer.dirty.remove(log)
         self._points.pop(number, None)
+        self._written.discard(number)
         self.journal.append(encode_deleted(number))
         self._committer.remove_after_sync([f"{partition_folder(number)}/"])
+
+    def forget_others(self, below: int) -> None:
+        """Remove the folders of partitions that nobody has opened: they were deleted, and a kill came before their files went.
+
+        To be called once everything that there is has been opened. `below`: numbers from there on are still to be
+        given out, and `create_log` looks after those. What is known of partitions is durable since the start. Cost: a listing.
+        """
+        known = self._logs.keys() | self._points.keys() | self._written
+        files = self._volume.files
+        numbers = [int(name) for name in files.list(PARTITIONS_FOLDER) if name.isdigit()]
+        doomed = [f"{partition_folder(number)}/" for number in sorted(numbers) if number < below and number not in known]
+        if doomed:
+            self._worker.submit(lambda: remove_paths(files, doomed), lambda _: None, lane=Lane.PREPARE)
 
     # --- The turn -----------------------------------------------------------------------------------------------------
 
@@ -349,6 +375,19 @@ class Store:
             return [look_at_last(files, number, segment) for _log, number, segment in rows]
 
         self._volume.worker.submit(job, done, lane=Lane.READ)
+
+    def look_after_room(self, finished_size_bytes_max: int) -> None:
+        """Look how much room there is, about once a second, and what is in the way of it.
+
+        `finished_size_bytes_max`: what nobody needs any more may take so much, in all partitions together, and less if
+        the disk gets full. What has to go goes in `Log.retain`. (A sync looks how much room there is, too; but where
+        publishers are refused, and nobody does anything else, there is none.) Cost: one system call, and see `Finished`.
+        """
+        volume = self._volume
+        volume.check_room()
+        # While files are being removed it cannot be said how much is lacking.
+        lacking_bytes = 0 if self._committer.removing else int(volume.free_bytes_min * _AMPLE) - volume.free_bytes
+        self._finished.weigh(size_bytes_max=finished_size_bytes_max, lacking_bytes=lacking_bytes)
 
     def health(self) -> list[str]:
         """Say what is wrong, for people."""

@@ -57,7 +57,7 @@ class Volume:
 
     `heat` counts bytes that went through the page cache on our account: a segment that was written less than
     `settings.hot_size_bytes` of heat ago is taken to be in memory. `reserved_bytes` counts what is preallocated and
-    holds nothing yet.
+    holds nothing yet. `free_bytes` is what was free at the last look.
     """
 
     __slots__ = (
@@ -65,6 +65,7 @@ class Volume:
         "_open",
         "clock",
         "files",
+        "free_bytes",
         "free_bytes_min",
         "full",
         "heat",
@@ -89,6 +90,7 @@ class Volume:
         self.windows_size_bytes = 0
         minimum = settings.free_bytes_min
         self.free_bytes_min = max(_FREE_BYTES_FLOOR, int(total * _FREE_PART_MIN)) if minimum is None else minimum
+        self.free_bytes = 0
         self.full = False
         self._open: deque[Segment] = deque()
         self._buffers: list[bytearray] = []
@@ -96,7 +98,8 @@ class Volume:
 
     def check_room(self) -> None:
         """Look how much room is left; below the mark no publisher gets any, so that the rest of the system can go on."""
-        self.full = self.files.free_bytes() < self.free_bytes_min
+        self.free_bytes = self.files.free_bytes()
+        self.full = self.free_bytes < self.free_bytes_min
 
     def file(self, segment: Segment) -> File:
         """Give the open file of a segment. Raises OSError."""

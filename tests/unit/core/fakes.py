@@ -260,6 +260,9 @@ class FakeStore:
         self.congested = False
         self.due_ns: int | None = None
         self.logs: dict[int, FakeLog] = {}
+        # How often it was asked to look after its room.
+        self.looks = 0
+        self.finished_size_bytes_max = 0
 
     def replay(self) -> Iterator[bytes]:
         self.journal.units = None
@@ -276,6 +279,9 @@ class FakeStore:
     def delete_log(self, number: int) -> None:
         del self.logs[number]
 
+    def forget_others(self, below: int) -> None:
+        assert all(number < below for number in self.logs)
+
     def commit(self) -> None:
         for log in self.logs.values():
             if log.ticket is not None:
@@ -290,6 +296,10 @@ class FakeStore:
 
     def poll(self) -> bool:
         return False
+
+    def look_after_room(self, finished_size_bytes_max: int) -> None:
+        self.looks += 1
+        self.finished_size_bytes_max = finished_size_bytes_max
 
     def health(self) -> list[str]:
         return []

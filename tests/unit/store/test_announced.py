@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from polymq.errors import StoreFailed
 from polymq.store import inspect
 from polymq.store.entries import KIND_START, KIND_START_SILENT
-from polymq.testing.disk import SimulatedKill
+from polymq.testing.disk import DiskFault, SimulatedKill
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies, read_all
 
@@ -114,6 +115,65 @@ def test_a_segment_that_was_begun_and_never_written_to_does_not_end_the_log_late
     else:
         pytest.fail("never got to the end")
     assert found
+
+
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("batches", [1, 4, 11])
+@pytest.mark.parametrize("between", ["kill", "clean stop", "power loss"])
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_a_turn_that_began_several_segments_and_was_killed_does_not_end_the_log_later(
+    before: int, batches: int, between: str, checkpoints: bool
+) -> None:
+    harness = Harness(**({} if checkpoints else {"sync_interval_ns": 10**15}))
+    log = harness.open().create_log(1, sync=False)
+    if before:
+        harness.publish(log, bodies(0, before))
+        harness.store.close(clean=True)
+        log = harness.restart()
+    for _ in range(batches):
+        log.append(MessageBatch.of(bodies(log.end, 6, 200)), now_ns=harness.clock.wall_ns(), origin=1)
+    # Before the commit: no announcement, and segments that hold nothing.
+    begun = [name for name in harness.files.list("partitions/0000001") if name.endswith(".seg")]
+    assert len(begun) > batches // 4
+    log = harness.restart()
+    assert log.end == before
+    if between != "kill":
+        # A life in which nobody appends leaves them as they are.
+        harness.store.close(clean=between == "clean stop")
+        log = harness.restart(power_loss=between == "power loss")
+    for number in range(before, before + 150):
+        harness.publish(log, bodies(number, 1, 150))
+    for _ in range(2):
+        log = harness.restart()
+        assert read_all(harness, log) == bodies(0, before) + bodies(before, 150, 150)
+        assert log.end == before + 150
+        assert not harness.store.health()
+
+
+def test_what_was_begun_is_removed_durably_before_the_append() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    for _ in range(11):
+        log.append(MessageBatch.of(bodies(log.end, 6, 200)), now_ns=1, origin=1)
+    log = harness.restart()
+    seen: list[str] = []
+    harness.files.watch(lambda kind, path: seen.append(kind) if path.startswith("partitions/") else None)
+    log.append(MessageBatch.of(bodies(0, 1)), now_ns=1, origin=1)
+    assert seen.index("sync_folder") < seen.index("create")
+    assert "remove" not in seen[seen.index("sync_folder") :]
+
+
+def test_an_append_is_refused_where_what_was_begun_cannot_be_removed() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    log.append(MessageBatch.of(bodies(0, 1)), now_ns=1, origin=1)
+    log = harness.restart()
+    harness.files.faults.append(DiskFault("remove", path="partitions/"))
+    with pytest.raises(StoreFailed, match="partitions/0000001"):
+        log.append(MessageBatch.of(bodies(0, 1)), now_ns=1, origin=1)
+    assert log.end == 0
+    harness.publish(log, bodies(0, 1))
+    assert read_all(harness, harness.restart()) == bodies(0, 1)
 
 
 def test_the_start_of_a_life_that_announced_nothing_makes_every_partition_suspicious() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from polymq.store.committer import UNSURE_NAME
 from polymq.testing.disk import DiskFault
 from polymq.wire.slices import MessageBatch
 from polymq.wire.tickets import TicketState
@@ -59,3 +60,47 @@ def test_a_journal_whose_sync_failed_is_whole_after_the_restart_and_a_power_loss
     harness.crash(power_loss=True)
     harness.open()
     assert harness.replayed == [b"\x40before", b"\x40doubtful", b"\x40after"]
+
+
+def test_announcements_that_a_failed_sync_of_the_journal_took_hide_nothing() -> None:
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.publish(log, bodies(0, 3))
+    harness.settle()
+    segment = store.journal.chain.segments[-1]
+    synced = segment.used
+    harness.files.faults.append(DiskFault("sync", path="journal/"))
+    log.append(MessageBatch.of(bodies(3, 2)), now_ns=harness.clock.wall_ns(), origin=1)
+    store.commit()
+    assert segment.used > synced
+    harness.settle()
+    assert store.journal.failed
+    assert log.readable == 5
+    harness.crash()
+    # The kernel took the pages for clean and has given them up since: this is what the disk has.
+    harness.files.open(segment.path).pwrite(bytes(segment.used - synced), synced)
+    log = harness.open().open_log(1, sync=False)
+    assert read_all(harness, log) == bodies(0, 5)
+    assert not harness.files.exists(UNSURE_NAME)
+    harness.publish(log, bodies(5, 2))
+    harness.settle()
+    assert read_all(harness, harness.restart()) == bodies(0, 7)
+
+
+def test_what_may_be_lost_is_remembered_until_all_was_looked_at() -> None:
+    """The process that finds the mark may be killed before it opens a partition."""
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.publish(log, bodies(0, 3))
+    harness.settle()
+    synced = store.journal.chain.segments[-1].used
+    harness.files.faults.append(DiskFault("sync", path="journal/"))
+    harness.publish(log, bodies(3, 2))
+    harness.settle()
+    harness.crash()
+    segment = store.journal.chain.segments[-1]
+    harness.files.open(segment.path).pwrite(bytes(segment.used - synced), synced)
+    harness.open()
+    assert read_all(harness, harness.restart()) == bodies(0, 5)

@@ -178,10 +178,44 @@ def test_below_the_mark_of_free_space_nobody_publishes() -> None:
         log.append(batch(), now_ns=1, origin=1)
     assert "below the mark" in store.health()[0]
     harness.files.capacity_bytes = 1 << 30
-    store.journal.append(b"\x40")
+    # A refused publish writes nothing, so there is no sync after which to look.
     harness.settle()
+    store.look_after_room(1 << 62)
+    assert not store.health()
     harness.publish(log, bodies(3, 3))
     assert log.end == 6
+
+
+def test_a_checkpoint_beside_a_full_disk_has_the_time_of_what_is_written() -> None:
+    """And not that of what is staged: the batches behind the checkpoint may be earlier than it."""
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.publish(log, bodies(0, 2))
+    harness.settle()
+    active = store.journal.chain.active
+    assert active is not None
+    while active.size_bytes - active.used > 160:
+        store.journal.append(b"\x40" * 50)
+        harness.settle()
+    harness.publish(log, bodies(2, 1))
+    # The sync of this write ends while the journal has no room for a turn with several batches.
+    harness.files.capacity_bytes = 0
+    store.journal.append(b"\x40" * 200_000)
+    for number in range(3):
+        log.append(MessageBatch.of(bodies(3 + number, 1, 600)), now_ns=harness.clock.wall_ns() + 1000 * (number + 1), origin=1)
+    for _ in range(6):
+        harness.turn()
+    assert store.journal.blocked
+    assert log.synced_point is not None
+    assert log.synced_point.end == 3
+    assert log.synced_point.last_time_ns < log.last_time_ns
+    harness.files.capacity_bytes = 1 << 30
+    store.commit()
+    assert log.readable == 6
+    log = harness.restart()
+    assert log.end == 6
+    assert read_all(harness, log) == bodies(0, 3) + bodies(3, 3, 600)
 
 
 def test_a_journal_without_room_keeps_its_entries_until_there_is_some() -> None:

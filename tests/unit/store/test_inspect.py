@@ -122,10 +122,10 @@ def test_a_journal_that_is_gone_is_damage_where_there_are_partitions() -> None:
     harness = filled()
     for name in harness.files.list("journal"):
         harness.files.remove(f"journal/{name}")
-    assert [row.verdict for row in inspect.frames(harness.files)] == [
-        "it is missing, and there are partitions. Restore the data folder from a copy"
-    ]
-    assert [row.verdict for row in inspect.entries(harness.files)] == [inspect.journal_damage(harness.files)]
+    (frame,) = inspect.frames(harness.files)
+    assert frame.verdict.startswith("expected the journal's first frame, which is synced before there are partitions, found no file. Restore")
+    (entry,) = inspect.entries(harness.files)
+    assert entry.verdict in inspect.journal_damage(harness.files)
     assert inspect.journal_damage(FakeFiles(1)) == ""
 
 

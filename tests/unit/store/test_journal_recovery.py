@@ -7,7 +7,7 @@ import pytest
 from polymq.errors import CorruptRecord
 from polymq.store.journal_recovery import journal_segments, recover_journal
 from polymq.testing.disk import FakeFiles, SimulatedKill
-from tests.unit.store.harness import Harness
+from tests.unit.store.harness import Harness, bodies
 
 
 def test_no_journal_is_an_empty_one() -> None:
@@ -86,3 +86,67 @@ def test_a_damaged_snapshot_whose_journal_is_gone_is_refused() -> None:
         assert journal_segments(harness.files), "nothing is removed when the folder is refused"
         file.pwrite(before, at)
     assert [bytes(entry) for entry in recover_journal(harness.files).entries()].count(b"\x41") == 1
+
+
+@pytest.mark.parametrize("at", [0, 5, 20, 63, 64, 70, 100, None])
+def test_a_journal_without_its_first_frame_is_damage_if_there_are_partitions(at: int | None) -> None:
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.publish(log, bodies(0, 5))
+    store.journal.append(b"\x40topic")
+    harness.settle()
+    (segment,) = store.journal.chain.segments
+    harness.crash()
+    if at is None:
+        harness.files.remove(segment.path)
+    else:
+        file = harness.files.open(segment.path)
+        file.pwrite(bytes([file.pread(1, at)[0] ^ 1]), at)
+    names = harness.files.list("partitions/0000001")
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="Restore the data folder from a copy, or move it away"):
+            harness.open()
+    assert sorted(harness.files.list("partitions/0000001")) == sorted(names)
+
+
+def test_a_first_start_that_never_got_to_its_first_frame_is_no_damage() -> None:
+    reached = 0
+    for power_loss in (False, True):
+        for operation in range(40):
+            harness = Harness(operation)
+            harness.files.kill_at = operation
+            try:
+                harness.open()
+                break
+            except SimulatedKill:
+                reached += 1
+            harness.crash(power_loss=power_loss)
+            harness.publish(harness.open().create_log(1, sync=False), bodies(0, 3))
+            assert harness.restart().end == 3
+    assert reached > 8
+
+
+def test_what_a_snapshot_replaces_goes_once_the_snapshot_is_synced() -> None:
+    reached = set()
+    for seed in range(12):
+        for operation in range(20):
+            harness = Harness(seed)
+            store = harness.open()
+            store.journal.append(b"\x40one")
+            harness.settle()
+            # Complete in the page cache, and no sync: the process is killed, and the next one while it starts.
+            store.journal.snapshot([[b"\x40one"]])
+            store.commit()
+            harness.crash()
+            harness.files.kill_at = harness.files.operations + operation
+            try:
+                harness.open()
+                break
+            except SimulatedKill:
+                reached.add(operation)
+            harness.crash(power_loss=True)
+            harness.open()
+            # Twice where the end of the snapshot is lost: its pieces say again what was said before.
+            assert set(harness.replayed) == {b"\x40one"}
+    assert len(reached) > 10

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from polymq.store.recovery import segment_path
 from polymq.store.retention import droppable, index_path
 from polymq.store.segment import Segment
 from tests.unit.store.harness import Harness, bodies, read_all
+
+if TYPE_CHECKING:
+    from polymq.store.log import Log
 
 
 def filled() -> Harness:
@@ -125,3 +130,98 @@ def test_a_sync_that_began_before_does_not_bring_the_old_start_back() -> None:
     assert log.synced_point.start == start
     assert log.synced_point.end == 301
     assert log.synced_point.sealed_size_bytes == log.sealed_size_bytes
+
+
+def two_partitions(**settings: Any) -> Harness:
+    """Two partitions that are written by turns, synced, and needed by nobody."""
+    harness = Harness(segment_size_bytes_max=4096, **settings)
+    store = harness.open()
+    logs = [store.create_log(number, sync=False) for number in (1, 2)]
+    for number in range(300):
+        for log in logs:
+            harness.clock.advance(10_000)
+            harness.publish(log, bodies(number, 1, 100))
+    harness.settle()
+    return harness
+
+
+def retained(harness: Harness, *needed: int) -> list[Log]:
+    """Tell both partitions what is needed of them."""
+    logs = [harness.store._logs[number] for number in (1, 2)]
+    for log, first_needed in zip(logs, needed, strict=True):
+        log.retain(first_needed, now_ns=harness.clock.wall_ns(), age_ns=1 << 62, size_bytes=1 << 62)
+    return logs
+
+
+def finished_size_bytes(harness: Harness) -> int:
+    return sum(size_bytes for part in harness.store._finished.parts.values() for _, size_bytes in part)
+
+
+def test_what_nobody_needs_has_one_budget_for_all_partitions_and_the_oldest_goes_first() -> None:
+    harness = two_partitions()
+    one, two = retained(harness, 300, 300)
+    all_of_it = finished_size_bytes(harness)
+    budget = all_of_it // 2
+    assert all_of_it > 8 * 4096
+    harness.store.look_after_room(all_of_it)
+    retained(harness, 300, 300)
+    assert one.start == two.start == 0
+    harness.store.look_after_room(budget)
+    retained(harness, 300, 300)
+    assert budget - 2 * 4096 < finished_size_bytes(harness) <= budget
+    # They were written by turns, so they are equally old.
+    assert 0 < one.start
+    assert abs(one.start - two.start) < 40
+    starts = one.start, two.start
+    harness.store.look_after_room(budget)
+    retained(harness, 300, 300)
+    assert (one.start, two.start) == starts
+
+
+def test_what_somebody_has_gone_back_to_does_not_go_for_the_budget() -> None:
+    harness = two_partitions()
+    retained(harness, 300, 300)
+    harness.store.look_after_room(0)
+    one, two = retained(harness, 0, 50)
+    assert one.start == 0
+    assert two.start <= 50
+    harness.store.delete_log(2)
+    harness.store.look_after_room(0)
+    assert finished_size_bytes(harness) == 0
+
+
+def test_what_nobody_needs_goes_before_publishers_are_refused() -> None:
+    mark = 30_000
+    harness = two_partitions(free_bytes_min=mark)
+    files = harness.files
+    retained(harness, 300, 300)
+    files.capacity_bytes = files.used_bytes + mark + mark // 8
+    size_bytes = finished_size_bytes(harness)
+    for _ in range(3):
+        harness.store.look_after_room(1 << 62)
+        assert not harness.store.health()
+        retained(harness, 300, 300)
+        harness.settle()
+    # So much as is lacking, and no more.
+    assert files.free_bytes() >= mark * 1.25
+    assert size_bytes - finished_size_bytes(harness) <= mark // 8 + 3 * 4096
+    files.capacity_bytes = files.used_bytes
+    harness.store.look_after_room(1 << 62)
+    assert harness.store.health()
+    retained(harness, 300, 300)
+    harness.settle()
+    harness.store.look_after_room(1 << 62)
+    assert not harness.store.health()
+
+
+def test_nothing_more_goes_while_files_are_being_removed() -> None:
+    harness = two_partitions(free_bytes_min=30_000)
+    retained(harness, 300, 300)
+    harness.files.capacity_bytes = harness.files.used_bytes + 30_000
+    harness.store.look_after_room(1 << 62)
+    one, two = retained(harness, 300, 300)
+    starts = one.start, two.start
+    assert starts != (0, 0)
+    harness.store.look_after_room(1 << 62)
+    retained(harness, 300, 300)
+    assert (one.start, two.start) == starts

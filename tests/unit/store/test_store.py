@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from polymq.errors import StoreFailed
+from polymq.store import inspect
 from polymq.store.files import RealFiles
 from polymq.store.store import FORMAT, FORMAT_NAME, Store
 from polymq.store.ticket import TicketState
@@ -84,6 +85,52 @@ def test_a_deleted_partition_leaves_nothing() -> None:
     harness.crash(power_loss=True)
     store = harness.open()
     assert store.create_log(1, sync=False).end == 0
+
+
+def test_files_of_a_deleted_partition_go_though_a_kill_came_first() -> None:
+    harness = Harness()
+    store = harness.open()
+    for number in (1, 2, 3, 7):
+        harness.publish(store.create_log(number, sync=False), bodies(0, 3))
+    harness.settle()
+    store.delete_log(2)
+    store.delete_log(3)
+    store.delete_log(7)
+    store.commit()
+    assert harness.files.exists("partitions/0000002")
+    harness.crash()
+    store = harness.open()
+    log = store.open_log(1, sync=False)
+    store.forget_others(4)
+    assert not harness.files.exists("partitions/0000002")
+    assert not harness.files.exists("partitions/0000003")
+    # A number that may still be given out is `create_log`'s to look after.
+    assert harness.files.exists("partitions/0000007")
+    assert store.create_log(7, sync=False).end == 0
+    assert not harness.files.exists("partitions/0000007")
+    assert read_all(harness, log) == bodies(0, 3)
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_partition_of_which_the_journal_knows_is_not_given_up(synced: bool) -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    harness.publish(log, bodies(0, 3))
+    if synced:
+        harness.settle()
+    harness.crash()
+    harness.open().forget_others(4)
+    assert read_all(harness, harness.store.open_log(1, sync=False)) == bodies(0, 3)
+
+
+def test_a_partition_that_is_deleted_unopened_is_not_announced_any_more() -> None:
+    harness = Harness()
+    harness.publish(harness.open().create_log(1, sync=False), bodies(0, 3))
+    harness.crash()
+    harness.open().delete_log(1)
+    harness.store.journal.snapshot([])
+    harness.settle()
+    assert not any("partition 1" in row.text for row in inspect.entries(harness.files) if "deleted" not in row.text)
 
 
 def test_a_partition_whose_catalogue_entry_was_lost_starts_from_nothing() -> None:
