@@ -286,7 +286,7 @@ def test_a_program_is_built_once(generator: Generator, tmp_path: Path) -> None:
     assert Generator(tmp_path / "other").program.exists()
 
 
-LAYERS = {"snappy": SnappyLayer, "deflate": lambda: DeflateLayer(6)}
+LAYERS: dict[str, Callable[[], Layer]] = {"snappy": SnappyLayer, "deflate": lambda: DeflateLayer(6)}
 
 
 @pytest.mark.parametrize("kind", LAYERS)
