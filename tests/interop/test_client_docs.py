@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "CLIENTS_PYTHON.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 PUBLISHED = ["AA7 delayed", "BA9 boards", "DL1149 departed", "UA2 landed"]
+# Python's own writes the end of a line by itself, and another thread's line may come between.
+PRINT = """
+def print(*words):
+    import sys
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")
+"""
 DIRECTORY_OF = {"nsqd": "nsqlookupd", "polymq": "polymq"}
 
 
@@ -30,7 +36,7 @@ def run(example: str, names: Mapping[str, str], lines: int) -> list[str]:
     """Run an example until it has printed so many lines; returns them, sorted."""
     for name, replacement in names.items():
         example = example.replace(name, replacement)
-    program = subprocess.Popen([sys.executable, "-u", "-c", example], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    program = subprocess.Popen([sys.executable, "-u", "-c", PRINT + example], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert program.stdout is not None
     try:
         printed = [program.stdout.readline() for _ in range(lines)]

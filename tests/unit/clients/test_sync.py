@@ -233,7 +233,7 @@ def test_a_handler(server: Listening, concurrency: int) -> None:
 
     handling = HandlerOptions(requeue_seconds=3)
     with Subscriber("t", "c", OPTIONS, addresses=[server.address], handling=handling) as subscriber:
-        subscriber.run(handle, concurrency=concurrency, timeout_seconds=0.05)
+        subscriber.run(handle, concurrency=concurrency, timeout_seconds=0.5)
         subscriber.flush()
         with pytest.raises(LocalProtocolError, match="concurrency"):
             subscriber.run(handle, concurrency=0)
