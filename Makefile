@@ -45,7 +45,7 @@ test-sim: ## some hundred simulated worlds, and the planted bugs that they must 
 	@$(PYTEST) tests/sim --timeout 900 $(ARGS)
 
 .PHONY: test-spark
-test-spark: ## the Spark source and sink (needs Java 17)
+test-spark: ## the Spark source (needs Java 17)
 	@tools/setup --require-java
 	@$(PYTEST) tests/spark --timeout 300 $(ARGS)
 
@@ -67,9 +67,9 @@ format: setup ## let ruff format and fix what it can
 	@$(PYTHON_ENV)/ruff check --fix .
 
 .PHONY: interop
-interop: setup ## real clients (pynsq, ansq, gnsq, go-nsq, nsqjs) against polymq
+interop: setup ## real clients (pynsq, ansq, gnsq, go-nsq, nsqjs, PHP) against polymq; writes docs/CLIENTS.md again, or compares it if CI is set
 	@peers/build.sh
-	@$(PYTEST) tests/interop --timeout 300 $(ARGS)
+	@POLYMQ_CLIENTS_TABLE=$(if $(CI),compare,write) $(PYTEST) tests/interop --timeout 300 $(ARGS)
 
 .PHONY: bench
 bench: setup ## polymq beside nsqd 1.3.0, on this machine, now

@@ -2,9 +2,9 @@
 # Bring the programs that polymq is tested and measured against: by name and version, from their package managers, into .peers/.
 #
 #   peers/build.sh             everything
-#   peers/build.sh nsq         one part: nsq, go-nsq, nsqjs (the Python clients come with the extra `interop`)
+#   peers/build.sh nsq         one part: nsq, go-nsq, nsqjs, php (the Python clients come with the extra `interop`)
 #
-# Doing it again is cheap: a part whose files have not changed since is left alone. Needs go >= 1.20 and npm.
+# Doing it again is cheap: a part whose files have not changed since is left alone. Needs go >= 1.20, npm and php-cli.
 set -eu
 cd "$(dirname "$0")/.."
 target="$PWD/.peers"
@@ -14,7 +14,7 @@ die() { printf 'peers: %s\n' "$*" >&2; exit 1; }
 
 need() {
     command -v "$1" >/dev/null 2>&1 && return
-    die "'$1' is missing, and $3 cannot be built. Install it, for example: $2"
+    die "'$1' is missing, and $3 cannot be had. Install it, for example: $2"
 }
 
 # A part is stamped with the checksum of everything that it is built from.
@@ -49,12 +49,19 @@ build_nsqjs() {
     (cd "$target/nsqjs" && npm ci --ignore-scripts --loglevel=error >/dev/null)
 }
 
+# Nothing is built: the program runs as it is, on any PHP since 8.1.
+build_php() {
+    need php 'apt-get install php-cli' 'the PHP client'
+    say "PHP $(php -r 'echo PHP_VERSION;'): our client program over plain sockets"
+    php -l peers/php/client.php >/dev/null || die 'php cannot read peers/php/client.php: it is for PHP 8.1 and newer'
+}
+
 mkdir -p "$target/bin" "$target/stamps"
 # The folder hides itself from git.
 echo '*' >"$target/.gitignore"
-for part in ${*:-nsq go-nsq nsqjs}; do
-    case $part in nsq | go-nsq | nsqjs) ;; *) die "no such part: $part (nsq, go-nsq, nsqjs)" ;; esac
-    if current "$part"; then
+for part in ${*:-nsq go-nsq nsqjs php}; do
+    case $part in nsq | go-nsq | nsqjs | php) ;; *) die "no such part: $part (nsq, go-nsq, nsqjs, php)" ;; esac
+    if current "$part" && [ "$part" != php ]; then
         say "$part is up to date"
         continue
     fi

@@ -37,7 +37,11 @@ class Generator:
             raise MissingServerError("no C compiler for the load generator: install gcc (apt-get install gcc) or set CC")
         build.mkdir(parents=True, exist_ok=True)
         units = [str(path) for path in sources if path.suffix == ".c"]
-        subprocess.run([compiler, *FLAGS, "-o", str(self.program), *units], check=True)
+        built = subprocess.run([compiler, *FLAGS, "-o", str(self.program), *units, "-lz"], capture_output=True, text=True, check=False)
+        if built.returncode:
+            missing = "zlib.h" in built.stderr or "-lz" in built.stderr
+            hint = "no zlib for the load generator: install zlib1g-dev" if missing else built.stderr.strip()[-2000:]
+            raise MissingServerError(hint)
 
     def start(self, mode: str, address: str, *, deadline_s: float = 120, **options: object) -> subprocess.Popen[bytes]:
         """Start a load that runs beside another one; hand it to `finish`."""

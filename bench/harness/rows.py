@@ -1,7 +1,8 @@
 """The rows of the table: what load is put on a server, and what is read off.
 
 A row measures one run of one kind of server on a fresh data folder and returns its figures. Which runs there are, in
-which order, and what becomes of the figures is not decided here.
+which order, and what becomes of the figures is not decided here. Here are the rows about the broker itself; those about
+what NSQ has beside publishing and consuming are in `nsq_rows.py`.
 """
 
 from __future__ import annotations
@@ -12,109 +13,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from bench.harness.generator import LoadError
 from bench.harness.machine import SmallCache
-from bench.harness.servers import Server, Setup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from bench.harness.generator import Generator
+from bench.harness.nsq_rows import NSQ_ROWS
+from bench.harness.row import (
+    MIB,
+    NSQD_DEFAULT_QUEUE,
+    PUBLISHERS,
+    RATE,
+    SETTLE_S,
+    Bench,
+    Figures,
+    Goal,
+    Metric,
+    Row,
+    fill_partitions,
+    grown,
+    rate_figures,
+)
+from bench.harness.servers import Server
 
 __all__ = ["ROWS", "Bench", "Figures", "Goal", "Metric", "Row"]
 
-MIB = 1 << 20
-# nsqd's own default; with it nsqd overflows to its disk queue.
-NSQD_DEFAULT_QUEUE = 10_000
-# A server's background work (syncs, zeroing the next segment, garbage collection) gets this long to end.
-SETTLE_S = 3.0
 SMALL_CACHE_BYTES = 512 * MIB
 # A latency beside a backlog means something only if the backlog was being read for nearly all of the time.
 OVERLAP_PERCENT_MIN = 90.0
-
-Figures = dict[str, float | list[float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """What a metric of polymq must reach. `ratio_min`: times nsqd's figure. `limit`: at most. `below_peer`: under nsqd's."""
-
-    ratio_min: float | None = None
-    limit: float | None = None
-    below_peer: bool = False
-
-    def text(self, unit: str) -> str:
-        """Say the goal as the table shows it."""
-        parts = []
-        if self.ratio_min is not None:
-            parts.append(f"≥ {self.ratio_min:g} x nsqd")
-        if self.below_peer:
-            parts.append("below nsqd")
-        if self.limit is not None:
-            parts.append(f"≤ {self.limit:g} {unit}")
-        return ", ".join(parts)
-
-    def met(self, ours: float, peer: float | None) -> bool | None:
-        """Whether `ours` reaches the goal; None when the peer's figure is needed and missing."""
-        if peer is None and (self.ratio_min is not None or self.below_peer):
-            return None
-        checks = [self.limit is None or ours <= self.limit]
-        if peer is not None:
-            checks.append(self.ratio_min is None or ours >= self.ratio_min * peer)
-            checks.append(not self.below_peer or ours < peer)
-        return all(checks)
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One figure of a row; `key` is its name among what the row measures."""
-
-    key: str
-    title: str
-    unit: str
-    goal: Goal | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What a row needs to run."""
-
-    setup: Setup
-    generator: Generator
-    quick: bool
-
-    def count(self, messages: int, kind: str = "") -> int:
-        """The number of messages in whole batches: as the row wants it, a tenth where each answer waits for the disk, a fiftieth to smoke."""
-        share = (10 if kind == "polymq-fsync" else 1) * (50 if self.quick else 1)
-        return max(2000, messages // share // 2000 * 2000)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One load: how to measure it, on which servers, and what to show."""
-
-    name: str
-    title: str
-    metrics: tuple[Metric, ...]
-    measure: Callable[[Bench, str], Figures]
-    kinds: tuple[str, ...] = ("nsqd", "polymq")
-    # Rows with an absolute goal that take long are measured once.
-    once: bool = False
-    note: str = ""
-
-
-def _rate(result: Mapping[str, Any], server: Server, cpu_before_s: float) -> Figures:
-    """Figures of a load. A consumer's rate leaves out the last tenth: nsqd holds its last messages back for up to 250 ms."""
-    return {
-        "rate": result.get("steady_rate", result["rate"]),
-        "slowest_tenth": min(result["slice_rates"] or [0.0]),
-        "server_cpu_us": (server.cpu_s() - cpu_before_s) / max(1, result["messages"]) * 1e6,
-        "generator_cpu_us": result["cpu_seconds"] / max(1, result["messages"]) * 1e6,
-    }
 
 
 def mpub(bench: Bench, kind: str) -> Figures:
@@ -122,7 +47,7 @@ def mpub(bench: Bench, kind: str) -> Figures:
     with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
         cpu = server.cpu_s()
         result = bench.generator.run("mpub", server.tcp, messages=count, batch=200, connections=2, window=4, subscribers=1)
-        return _rate(result, server, cpu)
+        return rate_figures(result, server, cpu)
 
 
 def pub_100(bench: Bench, kind: str) -> Figures:
@@ -130,7 +55,7 @@ def pub_100(bench: Bench, kind: str) -> Figures:
     with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
         cpu = server.cpu_s()
         result = bench.generator.run("pub", server.tcp, messages=count, window=100, subscribers=1)
-        return _rate(result, server, cpu)
+        return rate_figures(result, server, cpu)
 
 
 def pub_one(bench: Bench, kind: str) -> Figures:
@@ -138,7 +63,7 @@ def pub_one(bench: Bench, kind: str) -> Figures:
     with Server(kind, bench.setup) as server:
         cpu = server.cpu_s()
         result = bench.generator.run("pub", server.tcp, messages=count, window=1, subscribers=0 if kind == "loop" else 1)
-        return {**_rate(result, server, cpu), "p50": result["p50_us"], "p99": result["p99_us"]}
+        return {**rate_figures(result, server, cpu), "p50": result["p50_us"], "p99": result["p99_us"]}
 
 
 def consume(bench: Bench, kind: str, *, rdy: int, messages: int) -> Figures:
@@ -147,7 +72,7 @@ def consume(bench: Bench, kind: str, *, rdy: int, messages: int) -> Figures:
         bench.generator.run("prefill", server.tcp, messages=count, batch=200, subscribers=1)
         cpu = server.cpu_s()
         result = bench.generator.run("sub", server.tcp, messages=count, rdy=rdy)
-        return _rate(result, server, cpu)
+        return rate_figures(result, server, cpu)
 
 
 def consume_2500(bench: Bench, kind: str) -> Figures:
@@ -163,7 +88,7 @@ def both(bench: Bench, kind: str, *, channels: int, messages: int) -> Figures:
     with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
         cpu = server.cpu_s()
         result = bench.generator.run("both", server.tcp, messages=count, batch=200, channels=channels)
-        return _rate(result, server, cpu)
+        return rate_figures(result, server, cpu)
 
 
 def both_1x1(bench: Bench, kind: str) -> Figures:
@@ -186,17 +111,12 @@ def latency(bench: Bench, kind: str) -> Figures:
         }
 
 
-def _grown(server: Server, before: int) -> Figures:
-    time.sleep(SETTLE_S)
-    return {"anonymous": (server.anonymous_bytes() - before) / MIB, "empty": before / MIB}
-
-
 def memory_waiting(bench: Bench, kind: str) -> Figures:
     count = bench.count(10_000_000)
     with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
         before = server.anonymous_bytes()
         bench.generator.run("prefill", server.tcp, messages=count, batch=200, subscribers=1, deadline_s=300)
-        return _grown(server, before)
+        return grown(server, before)
 
 
 def memory_deferred(bench: Bench, kind: str) -> Figures:
@@ -204,7 +124,7 @@ def memory_deferred(bench: Bench, kind: str) -> Figures:
     with Server(kind, bench.setup, mem_queue_size=count + 1000) as server:
         before = server.anonymous_bytes()
         bench.generator.run("pub", server.tcp, messages=count, window=1000, defer_ms=3_600_000, subscribers=1, deadline_s=300)
-        return _grown(server, before)
+        return grown(server, before)
 
 
 def memory_held(bench: Bench, kind: str) -> Figures:
@@ -214,7 +134,7 @@ def memory_held(bench: Bench, kind: str) -> Figures:
         result = bench.generator.run(
             "both", server.tcp, messages=count, batch=200, hold_first=True, message_timeout_ms=900_000, lead_max=200_000, deadline_s=600
         )
-        return {**_grown(server, before), "rate": result["rate"]}
+        return {**grown(server, before), "rate": result["rate"]}
 
 
 def backlog(bench: Bench, kind: str) -> Figures:
@@ -253,18 +173,12 @@ def backlog(bench: Bench, kind: str) -> Figures:
         }
 
 
-def _fill_partitions(bench: Bench, server: Server, count: int) -> None:
-    """Topics with a channel each that hold one message."""
-    bench.generator.run("prefill", server.tcp, topic="idle", topics=count, messages=count, batch=1, deadline_s=300)
-    server.post(f"/channel/create?topic=idle-{index:05}&channel=bench" for index in range(count))
-
-
 def idle_partitions(bench: Bench, kind: str) -> Figures:
     count = 500 if bench.quick else 5000
     with Server(kind, bench.setup, mem_queue_size=NSQD_DEFAULT_QUEUE) as server:
         before = server.anonymous_bytes()
-        _fill_partitions(bench, server, count)
-        figures = _grown(server, before)
+        fill_partitions(bench, server, count)
+        figures = grown(server, before)
         cpu = server.cpu_s()
         time.sleep(SETTLE_S)
         return {**figures, "disk": server.disk_bytes() / MIB, "idle_cpu_percent": (server.cpu_s() - cpu) / SETTLE_S * 100}
@@ -276,7 +190,7 @@ def start(bench: Bench, kind: str) -> Figures:
     times = 2 if bench.quick else 5
     with Server(kind, bench.setup, mem_queue_size=NSQD_DEFAULT_QUEUE) as server:
         bench.generator.run("prefill", server.tcp, messages=count, batch=200, subscribers=1, deadline_s=600)
-        _fill_partitions(bench, server, 500 if bench.quick else 5000)
+        fill_partitions(bench, server, 500 if bench.quick else 5000)
         time.sleep(SETTLE_S)
         clean: list[float] = []
         killed: list[float] = []
@@ -320,9 +234,6 @@ def spark(bench: Bench, kind: str) -> Figures:
         raise LoadError(f"Spark read {read['rows']} of {count} records")
     return {"log": count / read["log_seconds"], "parquet": count / read["parquet_seconds"]}
 
-
-PUBLISHERS = ("nsqd", "polymq", "polymq-fsync")
-RATE = "messages/s"
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -431,4 +342,5 @@ ROWS: tuple[Row, ...] = (
         ("polymq",),
         note="the JVM and its Python worker share one core; the broker has another",
     ),
+    *NSQ_ROWS,
 )

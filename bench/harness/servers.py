@@ -57,7 +57,9 @@ def disk_bytes(folder: Path) -> int:
 class Server:
     """One running server. Use it as a context manager: leaving it kills the process and removes its data."""
 
-    def __init__(self, kind: str, setup: Setup, *, mem_queue_size: int = 1_000_000, wrapper: list[str] | None = None) -> None:
+    def __init__(
+        self, kind: str, setup: Setup, *, mem_queue_size: int = 1_000_000, wrapper: list[str] | None = None, auth: str = ""
+    ) -> None:
         self.kind = kind
         self.setup = setup
         self.data = setup.scratch / f"data-{kind}"
@@ -68,6 +70,8 @@ class Server:
         self.log_door = f"127.0.0.1:{setup.port_base + 2}"
         self.mem_queue_size = mem_queue_size
         self.wrapper = wrapper or []
+        # The address of an authentication server; clients must log in then.
+        self.auth = auth
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Server:
@@ -144,10 +148,21 @@ class Server:
 
     def anonymous_bytes(self) -> int:
         """Memory that is the process's own (RssAnon): not the page cache, not mapped files."""
+        return self._status_bytes("RssAnon")
+
+    def resident_bytes(self) -> int:
+        """All memory of the process (VmRSS), with the program and its libraries."""
+        return self._status_bytes("VmRSS")
+
+    def _status_bytes(self, name: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
+            if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
-        raise MissingServerError("the kernel does not report RssAnon")
+        raise MissingServerError(f"the kernel does not report {name}")
+
+    def descriptor_count(self) -> int:
+        """Files and sockets that the process has open."""
+        return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
 
     def written_bytes(self) -> int:
         """Bytes that the process has caused to be written to storage (`write_bytes`)."""
@@ -187,6 +202,7 @@ def nsqd_command(server: Server) -> list[str]:
         f"-http-address={server.http}",
         f"-mem-queue-size={server.mem_queue_size}",
         "-log-level=error",
+        *([f"-auth-http-address={server.auth}"] if server.auth else []),
     ]
 
 
@@ -206,6 +222,7 @@ def polymq_command(server: Server) -> list[str]:
         "off",
         "--nsq-lookup-http",
         "off",
+        *(["--set", f"nsq.auth_http_addresses={server.auth}"] if server.auth else []),
         *server.setup.polymq_extra,
     ]
 

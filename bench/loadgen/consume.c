@@ -1,4 +1,7 @@
-/* Consumers: walk the frames of a read, settle all of their messages by one write. */
+/* Consumers: walk the frames of a read, settle all of their messages by one write.
+ *
+ * With one topic, what counts as consumed is what the slowest channel has; with many, the average of all channels.
+ */
 #include "loadgen.h"
 
 #include <stdio.h>
@@ -25,7 +28,10 @@ static void take_message(struct run *run, struct connection *connection, const s
     struct channel_progress *channel = &run->channels[connection->channel];
     unsigned attempts = (unsigned)frame->data[ATTEMPTS_AT] << 8 | frame->data[ATTEMPTS_AT + 1];
     if (attempts > 1) channel->redelivered++;
-    else channel->received++;
+    else {
+        channel->received++;
+        run->received_all++;
+    }
     if (run->options.mode == MODE_LATENCY && run->sample_count < run->sample_room) {
         uint64_t stamp;
         if (frame->size_bytes < MESSAGE_HEAD_BYTES + sizeof stamp) fail("a message without a time: was the topic fresh?");
@@ -38,7 +44,7 @@ static void take_message(struct run *run, struct connection *connection, const s
 
 static uint64_t slowest_channel(const struct run *run) {
     uint64_t slowest = UINT64_MAX;
-    for (uint32_t i = 0; i < run->options.channels; i++)
+    for (uint32_t i = 0; i < run->channel_count; i++)
         if (run->channels[i].received < slowest) slowest = run->channels[i].received;
     return slowest;
 }
@@ -46,20 +52,21 @@ static uint64_t slowest_channel(const struct run *run) {
 /* A channel that has received everything says CLS on all its connections: the answer to it also shows that the
  * settles before it have been handled, because commands of one connection are handled in order. */
 static void close_channel(struct run *run, uint32_t channel) {
-    for (uint32_t i = 0; i < run->connection_count; i++) {
-        struct connection *connection = &run->connections[i];
-        if (connection->role != ROLE_CONSUMER || connection->channel != channel || connection->closing) continue;
+    struct connection *connections = run->connections + (size_t)channel * run->consumers_per_channel;
+    for (uint32_t i = 0; i < run->consumers_per_channel; i++) {
+        struct connection *connection = &connections[i];
+        if (connection->closing) continue;
         memcpy(reserve_output(connection, 4), "CLS\n", 4);
         connection->closing = true;
         flush_output(connection);
-        watch_output(run, connection, connection->output_used > 0);
+        watch_output(run, connection, output_waits(connection));
     }
 }
 
 static void after_messages(struct run *run, struct connection *connection) {
-    run->received_slowest = slowest_channel(run);
-    mark_progress(run, run->received_slowest, run->options.messages);
-    if (run->channels[connection->channel].received >= run->options.messages) close_channel(run, connection->channel);
+    run->received = run->options.topics == 1 ? slowest_channel(run) : run->received_all / run->options.channels;
+    mark_progress(run, run->received, run->options.messages);
+    if (run->channels[connection->channel].received >= run->received_quota) close_channel(run, connection->channel);
 }
 
 void consumer_receive(struct run *run, struct connection *connection) {
@@ -83,7 +90,7 @@ void consumer_receive(struct run *run, struct connection *connection) {
         }
         drop_input(connection, position);
         flush_output(connection);
-        watch_output(run, connection, connection->output_used > 0);
+        watch_output(run, connection, output_waits(connection));
         if (messages) after_messages(run, connection);
     }
 }
@@ -99,6 +106,6 @@ void idle_receive(struct run *run, struct connection *connection) {
         }
         drop_input(connection, position);
         flush_output(connection);
-        watch_output(run, connection, connection->output_used > 0);
+        watch_output(run, connection, output_waits(connection));
     }
 }

@@ -14,7 +14,7 @@ void timed_tick(struct run *run, struct connection *connection) {
     uint64_t interval_ns = 1000000000ULL / run->options.rate;
     size_t head_bytes = 5 + strlen(run->options.topic);
     flush_output(connection);
-    if (connection->output_used) return;
+    if (output_waits(connection)) return;
     for (int burst = 0; burst < BURST_MAX && run->timed_sent < run->options.messages; burst++) {
         uint64_t due = run->started_ns + run->timed_sent * interval_ns, now = now_ns();
         if (now < due) {
@@ -32,8 +32,8 @@ void timed_tick(struct run *run, struct connection *connection) {
         memcpy(at + head_bytes + 4, &stamp, sizeof stamp);
         run->timed_sent++;
         flush_output(connection);
-        watch_output(run, connection, connection->output_used > 0);
-        if (connection->output_used) {
+        watch_output(run, connection, output_waits(connection));
+        if (output_waits(connection)) {
             connection->blocked = true;
             return;
         }

@@ -3,7 +3,8 @@
  * Laws: one thread, one epoll loop, no work per message beyond walking the frames and writing the settles; what is
  * published is prepared before the clock starts; every wait ends at the deadline; a frame that was not expected ends
  * the run with an error. Read in this order: options.c (what can be asked), wire.c (frames and connections),
- * publish.c, consume.c, latency.c (the roles), run.c (the loop and the modes), report.c (the answer).
+ * pack.c and snappy.c (compression), publish.c, consume.c, latency.c (the roles), run.c (the loop and the modes),
+ * report.c (the answer).
  */
 #ifndef LOADGEN_H
 #define LOADGEN_H
@@ -14,6 +15,7 @@
 
 enum mode { MODE_PUB, MODE_MPUB, MODE_SUB, MODE_BOTH, MODE_LATENCY, MODE_IDLE };
 enum role { ROLE_PUBLISHER, ROLE_CONSUMER, ROLE_TIMED, ROLE_IDLE };
+enum compression { PLAIN, SNAPPY, DEFLATE };
 
 /* Progress is kept in this many equal slices, to show whether a rate holds. */
 enum { SLICE_COUNT = 10, CHANNEL_COUNT_MAX = 64 };
@@ -41,6 +43,9 @@ struct options {
     uint64_t lead_max; /* messages that publishers may be ahead of the slowest channel; 0: no bound */
     double deadline_s;
     bool hold_first; /* never settle the first message of each channel */
+    enum compression compression;
+    const char *auth; /* the secret to log in with; NULL: nobody asks */
+    bool words;       /* bodies of words, which can be compressed, instead of random letters */
 };
 
 /* What publishers send: `count` commands, one after the other, prepared once and sent again and again. */
@@ -55,13 +60,14 @@ struct period {
 struct connection {
     int fd;
     enum role role;
-    uint32_t channel;
+    uint32_t channel; /* of all channels of all topics: those of the first topic come first */
     bool done;
     bool watches_output;
     uint8_t *input;
     size_t input_used, input_room;
     uint8_t *output;
     size_t output_sent, output_used, output_room;
+    struct packing *packing; /* NULL until compression is on */
     /* publishers */
     uint64_t commands_quota, commands_allowed, commands_answered;
     uint64_t bytes_allowed, bytes_sent;
@@ -83,8 +89,12 @@ struct run {
     uint32_t connection_count;
     int epoll_fd, timer_fd;
     struct period period;
-    struct channel_progress channels[CHANNEL_COUNT_MAX];
-    uint64_t published, published_quota, received_slowest;
+    struct channel_progress *channels;
+    uint32_t channel_count, consumers_per_channel; /* consumers come first among the connections, in order of channels */
+    uint64_t published, published_quota;
+    uint64_t received_quota; /* of each channel */
+    uint64_t received_all;   /* by all channels together, what came twice left out */
+    uint64_t received;       /* what counts as consumed: see consume.c */
     uint64_t started_ns, ended_ns, deadline_ns;
     uint64_t slice_ns[SLICE_COUNT + 1];
     uint32_t slices_done;
@@ -118,8 +128,31 @@ bool next_frame(struct connection *connection, size_t *position, struct frame *f
 void drop_input(struct connection *connection, size_t position);
 uint8_t *reserve_output(struct connection *connection, size_t size_bytes);
 void flush_output(struct connection *connection);
+bool output_waits(const struct connection *connection);
 bool is_response(const struct frame *frame, const char *text);
 _Noreturn void unexpected_frame(const struct frame *frame);
+
+/* pack.c: compression. `pack` makes bytes that can be sent again and again, `pack_stored` wraps them as they are, which
+ * costs next to nothing; `unpack` moves what has come into `target` and gives its size. */
+size_t packed_size_max(size_t size_bytes);
+size_t pack(enum compression compression, uint8_t *target, const uint8_t *plain, size_t size_bytes);
+struct packing *packing_start(enum compression compression, const uint8_t *received, size_t received_size_bytes);
+size_t pack_stored(struct packing *packing, uint8_t *target, const uint8_t *plain, size_t size_bytes);
+size_t pack_greeting(const struct packing *packing, uint8_t *target);
+uint8_t *unpack_room(struct packing *packing, size_t *room_bytes);
+void unpack_received(struct packing *packing, size_t size_bytes);
+size_t unpack(struct packing *packing, uint8_t *target, size_t room_bytes);
+/* What is packed and has not been sent. */
+uint8_t *packed_output(struct packing *packing, size_t room_bytes);
+void packed_add(struct packing *packing, size_t size_bytes);
+const uint8_t *packed_waiting(const struct packing *packing, size_t *size_bytes);
+void packed_sent(struct packing *packing, size_t size_bytes);
+
+/* snappy.c: chunks of the framing format, without the identifier of the stream */
+enum { SNAPPY_BLOCK_BYTES_MAX = 65536, SNAPPY_CHUNK_HEAD_BYTES = 8 };
+size_t snappy_chunk(uint8_t *target, const uint8_t *plain, size_t size_bytes);
+size_t snappy_stored_chunk(uint8_t *target, const uint8_t *plain, size_t size_bytes);
+size_t snappy_unchunk(uint8_t *target, size_t room_bytes, const uint8_t *chunk, size_t chunk_bytes);
 
 /* publish.c, consume.c, latency.c: what a role does when its socket is ready */
 void period_build(struct period *period, const struct options *options);

@@ -14,9 +14,9 @@ static const char USAGE[] =
     "  mpub      publish --batch messages per command (MPUB)\n"
     "  prefill   the same as mpub; the name for filling topics before a measurement\n"
     "  sub       receive --messages on each of --channels channels and settle each (FIN)\n"
-    "  both      mpub and sub at once\n"
+    "  both      mpub (with --batch 1: pub) and sub at once; with --topics the commands go to each in turn\n"
     "  latency   publish --rate messages a second, receive them, and time publish to receive\n"
-    "  idle      open connections, subscribe them when --rdy is given, and stay until the deadline\n"
+    "  idle      open connections, subscribe them (unless --channel ''), and stay until the deadline\n"
     "\n"
     "options (default)\n"
     "  --address HOST:PORT (127.0.0.1:4150)   --topic NAME (bench)     --channel NAME (bench)\n"
@@ -26,6 +26,7 @@ static const char USAGE[] =
     "  --subscribers N (0)  RDY 0 while publishing                     --rate N (2000)\n"
     "  --defer-ms N (0)                       --message-timeout-ms N (server's)\n"
     "  --lead-max N (0: none)                 --hold-first             --deadline SECONDS (60)\n"
+    "  --compression snappy|deflate           --auth SECRET            --words  bodies that compress\n"
     "\n"
     "One line of JSON goes to standard output. Exit status: 0 done, 1 wrong use, 2 error, 3 deadline.\n"
     "\n"
@@ -36,7 +37,7 @@ enum option_code {
     OPTION_ADDRESS = 256, OPTION_TOPIC, OPTION_CHANNEL, OPTION_MESSAGES, OPTION_SIZE, OPTION_BATCH,
     OPTION_CONNECTIONS, OPTION_CONSUMERS, OPTION_CHANNELS, OPTION_WINDOW, OPTION_RDY, OPTION_TOPICS,
     OPTION_SUBSCRIBERS, OPTION_RATE, OPTION_DEFER, OPTION_TIMEOUT, OPTION_LEAD, OPTION_HOLD, OPTION_DEADLINE,
-    OPTION_HELP
+    OPTION_COMPRESSION, OPTION_AUTH, OPTION_WORDS, OPTION_HELP
 };
 
 static const struct option OPTIONS[] = {
@@ -59,6 +60,9 @@ static const struct option OPTIONS[] = {
     {"lead-max", required_argument, NULL, OPTION_LEAD},
     {"hold-first", no_argument, NULL, OPTION_HOLD},
     {"deadline", required_argument, NULL, OPTION_DEADLINE},
+    {"compression", required_argument, NULL, OPTION_COMPRESSION},
+    {"auth", required_argument, NULL, OPTION_AUTH},
+    {"words", no_argument, NULL, OPTION_WORDS},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -93,6 +97,12 @@ static void parse_address(const char *text, struct options *options) {
     options->port = (uint16_t)number(colon + 1, 1, 65535);
 }
 
+static enum compression parse_compression(const char *name) {
+    if (!strcmp(name, "snappy")) return SNAPPY;
+    if (!strcmp(name, "deflate")) return DEFLATE;
+    misuse("unknown compression", name);
+}
+
 static void set_option(int code, const char *value, struct options *options) {
     switch (code) {
     case OPTION_ADDRESS: parse_address(value, options); break;
@@ -114,6 +124,9 @@ static void set_option(int code, const char *value, struct options *options) {
     case OPTION_LEAD: options->lead_max = number(value, 0, 10000000000ULL); break;
     case OPTION_HOLD: options->hold_first = true; break;
     case OPTION_DEADLINE: options->deadline_s = strtod(value, NULL); break;
+    case OPTION_COMPRESSION: options->compression = parse_compression(value); break;
+    case OPTION_AUTH: options->auth = value; break;
+    case OPTION_WORDS: options->words = true; break;
     case OPTION_HELP: fputs(USAGE, stdout); exit(0);
     default: misuse("unknown option", "see below");
     }
@@ -125,8 +138,14 @@ static void check(const struct options *options) {
     if (batches && options->messages % options->batch) misuse("--messages", "not a multiple of --batch");
     if (options->mode == MODE_MPUB && options->defer_ms) misuse("--defer-ms", "NSQ defers single messages only; use pub");
     if (batches && 4 + (uint64_t)options->batch * (4 + options->size_bytes) > 5242880) misuse("--batch", "over the 5 MiB of a body");
-    if (options->topics > 1 && options->mode != MODE_PUB && options->mode != MODE_MPUB && options->mode != MODE_IDLE)
-        misuse("--topics", "only for pub, prefill and idle");
+    if (options->topics > 1 && (options->mode == MODE_SUB || options->mode == MODE_LATENCY))
+        misuse("--topics", "only for pub, prefill, both and idle");
+    if (options->topics > 1 && options->mode == MODE_BOTH) {
+        /* Each publisher goes round the topics, so that every channel gets the same. */
+        if (options->messages % ((uint64_t)options->topics * options->batch * options->connections))
+            misuse("--messages", "not a multiple of topics x batch x connections");
+        if (options->hold_first) misuse("--hold-first", "only with one topic");
+    }
 }
 
 void parse_options(int argument_count, char **arguments, struct options *options) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -25,10 +26,33 @@ static void fill_body(uint8_t *at, uint32_t size_bytes, uint64_t *state) {
     }
 }
 
+enum { WORD_COUNT = 512, WORD_BYTES_MAX = 10 };
+
+/* Words of three to nine letters: text that compresses about as well as lines of a log do. */
+static void fill_words(uint8_t *at, uint32_t size_bytes, uint64_t *state) {
+    static char words[WORD_COUNT][WORD_BYTES_MAX];
+    static uint8_t lengths[WORD_COUNT];
+    if (!lengths[0]) {
+        uint64_t seed = 362436069ULL;
+        for (uint32_t i = 0; i < WORD_COUNT; i++) {
+            lengths[i] = (uint8_t)(4 + i % 7);
+            fill_body((uint8_t *)words[i], lengths[i] - 1u, &seed);
+            words[i][lengths[i] - 1] = ' ';
+        }
+    }
+    for (uint32_t done = 0; done < size_bytes;) {
+        *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
+        uint32_t word = (uint32_t)(*state >> 33) % WORD_COUNT, size = lengths[word];
+        if (size > size_bytes - done) size = size_bytes - done;
+        memcpy(at + done, words[word], size);
+        done += size;
+    }
+}
+
 static uint8_t *build_command(uint8_t *at, const struct options *options, uint32_t topic_index, uint64_t *state) {
     char topic[96];
     topic_name(topic, sizeof topic, options, topic_index);
-    bool batches = options->mode != MODE_PUB;
+    bool batches = options->mode != MODE_PUB && (options->mode != MODE_BOTH || options->batch > 1);
     if (batches) {
         at += sprintf((char *)at, "MPUB %s\n", topic);
         put_u32(at, 4 + options->batch * (4 + options->size_bytes));
@@ -41,7 +65,8 @@ static uint8_t *build_command(uint8_t *at, const struct options *options, uint32
     }
     for (uint32_t i = 0; i < (batches ? options->batch : 1); i++) {
         put_u32(at, options->size_bytes);
-        fill_body(at + 4, options->size_bytes, state);
+        if (options->words) fill_words(at + 4, options->size_bytes, state);
+        else fill_body(at + 4, options->size_bytes, state);
         at += 4 + options->size_bytes;
     }
     return at;
@@ -53,15 +78,23 @@ void period_build(struct period *period, const struct options *options) {
     uint32_t repeats = 1;
     while (repeats * options->topics * command_bytes_max < PERIOD_BYTES_MIN) repeats++;
     period->count = repeats * options->topics;
-    if (period->count * command_bytes_max > (size_t)1 << 31) fail("topics x batch x size is over 2 GiB");
-    period->bytes = allocate(period->count * command_bytes_max);
+    size_t room_bytes = options->compression == PLAIN ? command_bytes_max : packed_size_max(command_bytes_max);
+    if (period->count * room_bytes > (size_t)1 << 31) fail("topics x batch x size is over 2 GiB");
+    period->bytes = allocate(period->count * room_bytes);
+    uint8_t *plain = allocate(command_bytes_max);
     period->starts = allocate((period->count + 1) * sizeof *period->starts);
     uint8_t *at = period->bytes;
     uint64_t state = 88172645463325252ULL;
     for (uint32_t i = 0; i < period->count; i++) {
         period->starts[i] = (size_t)(at - period->bytes);
-        at = build_command(at, options, i % options->topics, &state);
+        if (options->compression == PLAIN) {
+            at = build_command(at, options, i % options->topics, &state);
+        } else {
+            uint8_t *end = build_command(plain, options, i % options->topics, &state);
+            at += pack(options->compression, at, plain, (size_t)(end - plain));
+        }
     }
+    free(plain);
     period->size_bytes = period->starts[period->count] = (size_t)(at - period->bytes);
 }
 
@@ -87,7 +120,7 @@ static void allow(struct run *run, struct connection *connection) {
     if (connection->commands_allowed - connection->commands_answered > run->options.window / 2) return;
     uint64_t limit = connection->commands_answered + run->options.window;
     if (limit > connection->commands_quota) limit = connection->commands_quota;
-    if (run->options.lead_max && run->published > run->received_slowest + run->options.lead_max) limit = connection->commands_allowed;
+    if (run->options.lead_max && run->published > run->received + run->options.lead_max) limit = connection->commands_allowed;
     if (limit <= connection->commands_allowed) return;
     uint64_t now = now_ns();
     while (connection->commands_allowed < limit) connection->allowed_at_ns[connection->commands_allowed++ % run->options.window] = now;
@@ -97,7 +130,7 @@ static void allow(struct run *run, struct connection *connection) {
 void publisher_push(struct run *run, struct connection *connection) {
     if (connection->done) return;
     flush_output(connection);
-    if (connection->output_used) {
+    if (output_waits(connection)) {
         watch_output(run, connection, true);
         return;
     }

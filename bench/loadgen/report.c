@@ -40,8 +40,8 @@ static void report_steady_rate(const struct run *run) {
 static void report_channels(const struct run *run) {
     uint64_t redelivered = 0;
     printf(",\"received\":[");
-    for (uint32_t i = 0; i < run->options.channels; i++) {
-        printf("%s%llu", i ? "," : "", (unsigned long long)run->channels[i].received);
+    for (uint32_t i = 0; i < run->channel_count; i++) {
+        if (i < CHANNEL_COUNT_MAX) printf("%s%llu", i ? "," : "", (unsigned long long)run->channels[i].received);
         redelivered += run->channels[i].redelivered;
     }
     printf("],\"redelivered\":%llu", (unsigned long long)redelivered);
@@ -56,7 +56,7 @@ static void report_samples(const struct run *run) {
 void report(const struct run *run) {
     const struct options *options = &run->options;
     double seconds = (double)(run->ended_ns - run->started_ns) / 1e9;
-    uint64_t done = options->mode == MODE_SUB || options->mode == MODE_BOTH ? run->received_slowest : run->published;
+    uint64_t done = options->mode == MODE_SUB || options->mode == MODE_BOTH ? run->received : run->published;
     printf("{\"mode\":\"%s\",\"complete\":%s,\"messages\":%llu,\"seconds\":%.6f,\"rate\":%.0f,\"cpu_seconds\":%.3f", options->mode_name,
            options->mode == MODE_IDLE || !run->open_count ? "true" : "false", (unsigned long long)done, seconds, (double)done / seconds, cpu_s());
     if (options->mode != MODE_IDLE && options->mode != MODE_LATENCY) report_slices(run);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    EVENT_COUNT = 256,
+    EVENT_COUNT = 1024,
     /* Round trips kept for the percentiles: all of a latency run, the first so many of a publishing run. */
     SAMPLE_COUNT_MAX = 4000000,
     DEADLINE_CHECK_MS = 100,
@@ -77,10 +77,14 @@ static void plan_connections(struct run *run) {
     bool publishes = options->mode != MODE_SUB && options->mode != MODE_IDLE;
     bool consumes = options->mode == MODE_SUB || options->mode == MODE_BOTH || options->mode == MODE_LATENCY;
     uint32_t consumers = options->mode == MODE_SUB ? options->connections : options->consumers;
-    size_t room = (size_t)options->connections + options->channels * consumers + options->subscribers;
+    run->consumers_per_channel = consumers;
+    run->channel_count = consumes ? options->topics * options->channels : 1;
+    run->received_quota = options->messages / options->topics;
+    run->channels = calloc(run->channel_count, sizeof *run->channels);
+    size_t room = (size_t)options->connections + (size_t)run->channel_count * consumers + options->subscribers;
     run->connections = calloc(room, sizeof *run->connections);
-    if (!run->connections) fail("no memory for %zu connections", room);
-    for (uint32_t channel = 0; consumes && channel < options->channels; channel++) add_connections(run, ROLE_CONSUMER, consumers, channel);
+    if (!run->connections || !run->channels) fail("no memory for %zu connections", room);
+    for (uint32_t channel = 0; consumes && channel < run->channel_count; channel++) add_connections(run, ROLE_CONSUMER, consumers, channel);
     add_connections(run, ROLE_IDLE, options->mode == MODE_IDLE ? options->connections : options->subscribers, 0);
     if (publishes) add_connections(run, options->mode == MODE_LATENCY ? ROLE_TIMED : ROLE_PUBLISHER, options->mode == MODE_LATENCY ? 1 : options->connections, 0);
 }
@@ -88,10 +92,12 @@ static void plan_connections(struct run *run) {
 static void subscribe(const struct run *run, struct connection *connection, uint32_t index) {
     const struct options *options = &run->options;
     char topic[96], channel[80];
-    bool many_topics = options->mode == MODE_IDLE && options->topics > 1;
-    if (many_topics) snprintf(topic, sizeof topic, "%s-%05u", options->topic, index % options->topics);
+    uint32_t topic_index = options->mode == MODE_IDLE ? index % options->topics : connection->channel / options->channels;
+    uint32_t channel_index = connection->channel % options->channels;
+    if (options->topics > 1 && (options->mode == MODE_IDLE || connection->role == ROLE_CONSUMER))
+        snprintf(topic, sizeof topic, "%s-%05u", options->topic, topic_index);
     else snprintf(topic, sizeof topic, "%s", options->topic);
-    if (connection->channel) snprintf(channel, sizeof channel, "%s-%u", options->channel, connection->channel);
+    if (channel_index) snprintf(channel, sizeof channel, "%s-%u", options->channel, channel_index);
     else snprintf(channel, sizeof channel, "%s", options->channel);
     connection_subscribe(connection, topic, channel);
 }
@@ -131,11 +137,11 @@ static void handle(struct run *run, struct connection *connection) {
     case ROLE_CONSUMER:
         flush_output(connection);
         consumer_receive(run, connection);
-        watch_output(run, connection, connection->output_used > 0);
+        watch_output(run, connection, output_waits(connection));
         break;
     case ROLE_TIMED:
         flush_output(connection);
-        watch_output(run, connection, connection->output_used > 0);
+        watch_output(run, connection, output_waits(connection));
         timed_receive(run, connection);
         break;
     case ROLE_IDLE: idle_receive(run, connection); break;

@@ -16,6 +16,9 @@ enum {
     INPUT_ROOM_BYTES = 1 << 20,
     /* Connections that only wait get little, so that thousands fit. */
     INPUT_ROOM_IDLE_BYTES = 4096,
+    /* Of a connection that is one of thousands, and the least that takes a whole chunk of snappy. */
+    INPUT_ROOM_SMALL_BYTES = 1 << 17,
+    CONNECTIONS_MANY = 1000,
     /* The server has this long for the answer to IDENTIFY or SUB. */
     ANSWER_TIMEOUT_S = 30,
 };
@@ -41,6 +44,7 @@ _Noreturn void unexpected_frame(const struct frame *frame) {
     fail("unexpected %s: %.*s", NAMES[frame->type], (int)(frame->size_bytes < 500 ? frame->size_bytes : 500), (const char *)frame->data);
 }
 
+/* Before the loop starts: what is sent is small, and waits until it has been taken. */
 static void send_all(struct connection *connection, const void *bytes, size_t size_bytes) {
     const char *at = bytes;
     while (size_bytes) {
@@ -51,19 +55,27 @@ static void send_all(struct connection *connection, const void *bytes, size_t si
     }
 }
 
-/* Wait for one frame that is no heartbeat; only before the loop starts. */
-static struct frame await_frame(struct connection *connection) {
+static void send_command(struct connection *connection, const void *bytes, size_t size_bytes) {
+    uint8_t packed[2048];
+    if (packed_size_max(size_bytes) > sizeof packed) fail("a command of %zu bytes", size_bytes);
+    if (connection->packing) send_all(connection, packed, pack_stored(connection->packing, packed, bytes, size_bytes));
+    else send_all(connection, bytes, size_bytes);
+}
+
+/* Wait for one frame that is no heartbeat; only before the loop starts. `behind`: there may be more behind it. */
+static struct frame await_frame(struct connection *connection, size_t *behind) {
     struct frame frame;
     for (;;) {
         size_t position = 0;
         while (next_frame(connection, &position, &frame)) {
             if (is_response(&frame, "_heartbeat_")) {
-                send_all(connection, "NOP\n", 4);
+                send_command(connection, "NOP\n", 4);
                 continue;
             }
             if (frame.type != FRAME_RESPONSE) unexpected_frame(&frame);
-            /* The data stays where it is until the next read: dropping moves only what follows, and nothing does. */
-            if (connection->input_used != position) fail("more than one answer to one command");
+            /* The data stays where it is until the next read. */
+            if (behind) *behind = connection->input_used - position;
+            else if (connection->input_used != position) fail("more than one answer to one command");
             connection->input_used = 0;
             return frame;
         }
@@ -73,16 +85,11 @@ static struct frame await_frame(struct connection *connection) {
 }
 
 static void await_ok(struct connection *connection) {
-    struct frame frame = await_frame(connection);
+    struct frame frame = await_frame(connection, NULL);
     if (!is_response(&frame, "OK")) unexpected_frame(&frame);
 }
 
-void connection_open(struct connection *connection, const struct options *options) {
-    connection->input_room = connection->role == ROLE_IDLE ? INPUT_ROOM_IDLE_BYTES : INPUT_ROOM_BYTES;
-    connection->input = allocate(connection->input_room);
-    /* At most RDY messages are in flight, each settled by 21 bytes; a few NOPs and one CLS beside them. */
-    connection->output_room = (size_t)options->rdy * 24 + options->size_bytes + 4096;
-    connection->output = allocate(connection->output_room);
+static void connect_socket(struct connection *connection, const struct options *options) {
     connection->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connection->fd < 0) fail("socket: %s", strerror(errno));
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(options->port)};
@@ -92,24 +99,58 @@ void connection_open(struct connection *connection, const struct options *option
     struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
     setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(connection->fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+}
+
+/* Everything behind the answer to IDENTIFY is compressed, an OK first. */
+static void start_compression(struct connection *connection, const struct options *options, const uint8_t *behind, size_t behind_size_bytes) {
+    uint8_t greeting[16];
+    connection->packing = packing_start(options->compression, behind, behind_size_bytes);
+    await_ok(connection);
+    send_all(connection, greeting, pack_greeting(connection->packing, greeting));
+}
+
+static void log_in(struct connection *connection, const char *secret) {
+    char command[1024] = "AUTH\n";
+    size_t size = strlen(secret);
+    if (size > sizeof command - 16) fail("a secret of %zu bytes", size);
+    put_u32((uint8_t *)command + 5, (uint32_t)size);
+    memcpy(command + 9, secret, size);
+    send_command(connection, command, 9 + size);
+    struct frame frame = await_frame(connection, NULL);
+    if (frame.size_bytes < 2 || frame.data[0] != '{') unexpected_frame(&frame);
+}
+
+void connection_open(struct connection *connection, const struct options *options) {
+    connection->input_room = INPUT_ROOM_BYTES;
+    if (connection->role == ROLE_IDLE && options->compression == PLAIN) connection->input_room = INPUT_ROOM_IDLE_BYTES;
+    else if (options->topics * options->channels > CONNECTIONS_MANY) connection->input_room = INPUT_ROOM_SMALL_BYTES;
+    connection->input = allocate(connection->input_room);
+    /* At most RDY messages are in flight, each settled by 21 bytes; a few NOPs and one CLS beside them. */
+    connection->output_room = (size_t)options->rdy * 24 + options->size_bytes + 4096;
+    connection->output = allocate(connection->output_room);
+    connect_socket(connection, options);
     char body[512], head[32];
     /* Output buffering as every client library asks for it. */
     int size = snprintf(body, sizeof body,
         "{\"client_id\":\"loadgen\",\"hostname\":\"loadgen\",\"user_agent\":\"loadgen/1\",\"feature_negotiation\":true,"
-        "\"heartbeat_interval\":30000,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"msg_timeout\":%u}",
-        options->message_timeout_ms);
+        "\"heartbeat_interval\":30000,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"msg_timeout\":%u,"
+        "\"snappy\":%s,\"deflate\":%s}",
+        options->message_timeout_ms, options->compression == SNAPPY ? "true" : "false", options->compression == DEFLATE ? "true" : "false");
     int head_size = snprintf(head, sizeof head, "  V2IDENTIFY\n");
     put_u32((uint8_t *)head + head_size, (uint32_t)size);
     send_all(connection, head, (size_t)head_size + 4);
     send_all(connection, body, (size_t)size);
-    struct frame frame = await_frame(connection);
+    size_t behind = 0;
+    struct frame frame = await_frame(connection, options->compression == PLAIN ? NULL : &behind);
     if (frame.size_bytes < 2 || frame.data[0] != '{') unexpected_frame(&frame);
+    if (options->compression != PLAIN) start_compression(connection, options, frame.data + frame.size_bytes, behind);
+    if (options->auth) log_in(connection, options->auth);
 }
 
 void connection_subscribe(struct connection *connection, const char *topic, const char *channel) {
     char line[256];
     int size = snprintf(line, sizeof line, "SUB %s %s\n", topic, channel);
-    send_all(connection, line, (size_t)size);
+    send_command(connection, line, (size_t)size);
     await_ok(connection);
 }
 
@@ -117,15 +158,30 @@ void connection_start(struct connection *connection) {
     if (fcntl(connection->fd, F_SETFL, O_NONBLOCK)) fail("fcntl: %s", strerror(errno));
 }
 
-/* Read once. False when nothing is there now (or, while still waiting, when the time is up). */
-bool connection_receive(struct connection *connection) {
-    if (connection->input_used == connection->input_room) fail("a frame is larger than %zu bytes", connection->input_room);
-    ssize_t count = recv(connection->fd, connection->input + connection->input_used, connection->input_room - connection->input_used, 0);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+/* Read once. 0 when nothing is there now. */
+static size_t receive_bytes(struct connection *connection, uint8_t *target, size_t room_bytes) {
+    ssize_t count = recv(connection->fd, target, room_bytes, 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     if (count < 0) fail("recv: %s", strerror(errno));
     if (count == 0) fail("the server closed the connection");
-    connection->input_used += (size_t)count;
-    return true;
+    return (size_t)count;
+}
+
+/* Have more input. False when nothing is there now (or, while still waiting, when the time is up). */
+bool connection_receive(struct connection *connection) {
+    size_t room = connection->input_room - connection->input_used, packed_room;
+    uint8_t *target = connection->input + connection->input_used;
+    if (!room) fail("a frame is larger than %zu bytes", connection->input_room);
+    for (;;) {
+        size_t count = connection->packing ? unpack(connection->packing, target, room) : receive_bytes(connection, target, room);
+        connection->input_used += count;
+        if (count || !connection->packing) return count > 0;
+        uint8_t *packed = unpack_room(connection->packing, &packed_room);
+        if (!packed_room) fail("a frame is larger than %zu bytes", connection->input_room);
+        count = receive_bytes(connection, packed, packed_room);
+        if (!count) return false;
+        unpack_received(connection->packing, count);
+    }
 }
 
 bool next_frame(struct connection *connection, size_t *position, struct frame *frame) {
@@ -157,18 +213,50 @@ uint8_t *reserve_output(struct connection *connection, size_t size_bytes) {
     return at;
 }
 
+/* Send once. 0 when the socket takes nothing now. */
+static size_t send_bytes(struct connection *connection, const uint8_t *bytes, size_t size_bytes) {
+    ssize_t count = send(connection->fd, bytes, size_bytes, MSG_NOSIGNAL);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    if (count < 0) fail("send: %s", strerror(errno));
+    return (size_t)count;
+}
+
+static void flush_packed(struct connection *connection) {
+    struct packing *packing = connection->packing;
+    size_t waiting, count;
+    if (connection->output_used) {
+        uint8_t *target = packed_output(packing, packed_size_max(connection->output_used));
+        packed_add(packing, pack_stored(packing, target, connection->output, connection->output_used));
+        connection->output_used = 0;
+    }
+    for (;;) {
+        const uint8_t *bytes = packed_waiting(packing, &waiting);
+        if (!waiting || !(count = send_bytes(connection, bytes, waiting))) return;
+        packed_sent(packing, count);
+    }
+}
+
+bool output_waits(const struct connection *connection) {
+    size_t waiting = 0;
+    if (connection->packing) packed_waiting(connection->packing, &waiting);
+    return connection->output_used + waiting > 0;
+}
+
 /* Send what is staged; what the socket does not take stays for the next time it can. */
 void flush_output(struct connection *connection) {
+    if (connection->packing) {
+        flush_packed(connection);
+        return;
+    }
     while (connection->output_sent < connection->output_used) {
-        ssize_t count = send(connection->fd, connection->output + connection->output_sent, connection->output_used - connection->output_sent, MSG_NOSIGNAL);
-        if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
+        size_t count = send_bytes(connection, connection->output + connection->output_sent, connection->output_used - connection->output_sent);
+        if (!count) {
             memmove(connection->output, connection->output + connection->output_sent, connection->output_used - connection->output_sent);
             connection->output_used -= connection->output_sent;
             connection->output_sent = 0;
             return;
         }
-        if (count < 0) fail("send: %s", strerror(errno));
-        connection->output_sent += (size_t)count;
+        connection->output_sent += count;
     }
     connection->output_sent = connection->output_used = 0;
 }

@@ -108,7 +108,7 @@ class StoreSettings:
     )
     sync_interval_ns: int = setting(
         limits.SYNC_INTERVAL_NS,
-        DurationKind(10 * MILLISECOND_NS, 60 * SECOND_NS),
+        DurationKind(MILLISECOND_NS, HOUR_NS),
         "with durability cache, written data is synced to the disk at least this often",
     )
     retention_age_ns: int = setting(
@@ -129,7 +129,7 @@ class AccessSettings:
     http: str = setting(
         "open",
         ChoiceKind(("open", "login")),
-        "login: requests over HTTP need a secret as well (Authorization: Bearer), /ping and /healthz excepted",
+        "login: requests over HTTP need a secret as well (Authorization: Bearer), but for /ping, /healthz and looking up nodes (GET of 4161)",
     )
 
 
@@ -147,10 +147,12 @@ class NsqSettings:
     )
     lookup_http: Address | None = listener(4161, "nsqlookupd's HTTP interface, for consumers; likewise", flag="--nsq-lookup-http")
     lookup_inactive_producer_timeout_ns: int = setting(
-        300 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role no longer shows a node that has been silent for so long"
+        300 * SECOND_NS,
+        DurationKind(MILLISECOND_NS, DURATION_MAX_NS),
+        "the lookup role no longer shows a node that has been silent for so long",
     )
     lookup_tombstone_lifetime_ns: int = setting(
-        45 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the lookup role hides a node for so long from a topic that it was tombstoned for"
+        45 * SECOND_NS, DurationKind(0, DURATION_MAX_NS), "the lookup role hides a node for so long from a topic that it was tombstoned for"
     )
     broadcast_tcp_port: int = setting(0, CountKind(0, 65535), "the TCP port that nsqlookupd is told; 0: the one that is listened on")
     broadcast_http_port: int = setting(0, CountKind(0, 65535), "… and the HTTP port")
@@ -174,24 +176,24 @@ class NsqSettings:
         5 << 20, SizeKind(1, limits.PENDING_INPUT_SIZE_BYTES_MAX // 2), "the largest body of one command (MPUB, IDENTIFY)"
     )
     msg_timeout_ns: int = setting(
-        60 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "a message not finished after this long is delivered again"
+        60 * SECOND_NS, DurationKind(MILLISECOND_NS, DURATION_MAX_NS), "a message not finished after this long is delivered again"
     )
     max_msg_timeout_ns: int = setting(
-        900 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the longest timeout that a client may ask for or TOUCH up to"
+        900 * SECOND_NS, DurationKind(MILLISECOND_NS, DURATION_MAX_NS), "the longest timeout that a client may ask for or TOUCH up to"
     )
-    max_req_timeout_ns: int = setting(HOUR_NS, DurationKind(0, 365 * DAY_NS), "the longest delay of REQ and DPUB")
+    max_req_timeout_ns: int = setting(HOUR_NS, DurationKind(0, DURATION_MAX_NS), "the longest delay of REQ and DPUB")
     max_rdy_count: int = setting(2500, CountKind(1, 1_000_000), "the most messages that a client may have in flight")
     max_channel_consumers: int = setting(0, CountKind(0, 1_000_000), "consumers of one channel; 0: no limit")
     max_heartbeat_interval_ns: int = setting(
-        60 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "the longest heartbeat interval that a client may ask for"
+        60 * SECOND_NS, DurationKind(MILLISECOND_NS, DURATION_MAX_NS), "the longest heartbeat interval that a client may ask for"
     )
     max_output_buffer_size_bytes: int = setting(64 << 10, SizeKind(64, 16 << 20), "the largest output buffer that a client may ask for")
     min_output_buffer_timeout_ns: int = setting(
-        25 * MILLISECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "the shortest output buffer timeout that a client may ask for"
+        25 * MILLISECOND_NS, DurationKind(0, DURATION_MAX_NS), "the shortest output buffer timeout that a client may ask for"
     )
-    max_output_buffer_timeout_ns: int = setting(30 * SECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "… and the longest")
+    max_output_buffer_timeout_ns: int = setting(30 * SECOND_NS, DurationKind(0, DURATION_MAX_NS), "… and the longest")
     output_buffer_timeout_ns: int = setting(
-        250 * MILLISECOND_NS, DurationKind(MILLISECOND_NS, 3600 * SECOND_NS), "the timeout of a client that asks for none"
+        250 * MILLISECOND_NS, DurationKind(0, DURATION_MAX_NS), "the timeout of a client that asks for none; 0s: nothing waits in a buffer"
     )
     snappy: bool = setting(default=True, kind=SwitchKind(), explanation="whether clients may have their connection compressed by snappy")
     deflate: bool = setting(default=True, kind=SwitchKind(), explanation="… or by deflate")
@@ -217,10 +219,12 @@ class NsqSettings:
         SharesKind(limits.LATENCY_QUANTILES_MAX),
         "quantiles of the time from publish to FIN that /stats shows; none: it is not measured",
     )
-    e2e_processing_latency_window_time_ns: int = setting(600 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "… over so much of the past")
+    e2e_processing_latency_window_time_ns: int = setting(
+        600 * SECOND_NS, DurationKind(MILLISECOND_NS, DURATION_MAX_NS), "… over so much of the past"
+    )
     statsd_address: TcpAddress | None = setting(None, TargetKind(), "where statsd takes statistics by UDP")
     statsd_prefix: str = setting("nsq.%s", TextKind(), "what their names begin with; %s is this node's address")
-    statsd_interval_ns: int = setting(60 * SECOND_NS, DurationKind(SECOND_NS, DAY_NS), "how often they are sent")
+    statsd_interval_ns: int = setting(60 * SECOND_NS, DurationKind(100 * MILLISECOND_NS, DURATION_MAX_NS), "how often they are sent")
     statsd_mem_stats: bool = setting(default=True, kind=SwitchKind(), explanation="whether figures about memory are among them")
     statsd_udp_packet_size_bytes: int = setting(508, SizeKind(64, 65507), "how large a packet of them may be")
     statsd_exclude_ephemeral: bool = setting(

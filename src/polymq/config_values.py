@@ -328,12 +328,17 @@ class CountKind:
     low: int
     high: int
 
+    @property
+    def bounds(self) -> str:
+        """What may be chosen from, for people."""
+        return f"{self.low} to {self.high}"
+
     def read(self, raw: object) -> int:
         """Take a number, or its digits when it comes from the environment or a flag."""
         if isinstance(raw, str) and raw.isascii() and raw.isdigit():
             raw = int(raw)
         if not isinstance(raw, int) or isinstance(raw, bool) or not self.low <= raw <= self.high:
-            raise ValueError(f"expected a whole number from {self.low} to {self.high}")
+            raise ValueError(f"expected a whole number from {self.bounds}")
         return raw
 
     def write(self, value: object) -> str:
@@ -348,13 +353,18 @@ class DurationKind:
     low_ns: int
     high_ns: int
 
+    @property
+    def bounds(self) -> str:
+        """What may be chosen from, for people."""
+        return f"{format_duration(self.low_ns)} to {format_duration(self.high_ns)}"
+
     def read(self, raw: object) -> int:
         """See `parse_duration`; a bare number is refused, because its unit would be a guess."""
         if not isinstance(raw, str):
             raise ValueError(f"expected {DURATION_EXPECTED}")
         value_ns = parse_duration(raw.strip())
         if not self.low_ns <= value_ns <= self.high_ns:
-            raise ValueError(f"expected a time from {format_duration(self.low_ns)} to {format_duration(self.high_ns)}")
+            raise ValueError(f"expected a time from {self.bounds}")
         return value_ns
 
     def write(self, value: object) -> str:
@@ -370,13 +380,18 @@ class SizeKind:
     low_bytes: int
     high_bytes: int
 
+    @property
+    def bounds(self) -> str:
+        """What may be chosen from, for people."""
+        return f"{format_size(self.low_bytes)} to {format_size(self.high_bytes)}"
+
     def read(self, raw: object) -> int:
         """See `parse_size`; a bare number is bytes."""
         if isinstance(raw, bool) or not isinstance(raw, str | int):
             raise ValueError(f"expected {SIZE_EXPECTED}")
         value_bytes = parse_size(str(raw))
         if not self.low_bytes <= value_bytes <= self.high_bytes:
-            raise ValueError(f"expected a size from {format_size(self.low_bytes)} to {format_size(self.high_bytes)}")
+            raise ValueError(f"expected a size from {self.bounds}")
         return value_bytes
 
     def write(self, value: object) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.interop.client_table import Outcomes, Row, page
 from tests.interop.jobs import CLIENTS, Client
 from tests.interop.servers import KINDS, ROOT, Running, running
 from tests.unit.wire.authority import Authority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 NUMBERS = itertools.count()
 # Servers and clients are processes of their own; they run the source beside these tests, installed or not.
@@ -68,3 +69,51 @@ def client(request: pytest.FixtureRequest) -> Client:
     """A client library."""
     found: Client = request.param
     return found
+
+
+# The table of client libraries: tests marked `cell` speak for a mode (their argument, or the parameter `mode`) of a client (a
+# parameter of that type, or the mark's keyword). Only what polymq takes part in counts; nsqd is there as the control.
+TABLE = ROOT / "docs" / "CLIENTS.md"
+OWN = "polymq.clients.nsq"
+ROWS = [*(Row.of(client) for client in CLIENTS), Row(OWN, f"`{OWN}`")]
+OUTCOMES = Outcomes()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cell(column, client): speaks for a cell of docs/CLIENTS.md")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what a test says of its cell."""
+    report = yield
+    mark = item.get_closest_marker("cell")
+    parameters: dict[str, Any] = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    kinds = [kind for value in parameters.values() for kind in (value if isinstance(value, tuple) else (value,))]
+    if mark is not None and "polymq" in kinds and (report.when == "call" or report.failed):
+        column = mark.args[0] if mark.args else parameters["mode"]
+        names = [mark.kwargs["client"]] if mark.kwargs else [value.name for value in parameters.values() if isinstance(value, Client)]
+        for name in names:
+            OUTCOMES.note(name, column, passed=report.passed)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the table, or compare it, if the run is one that has to (`make interop`)."""
+    wanted = os.environ.get("POLYMQ_CLIENTS_TABLE", "")
+    if not wanted:
+        return
+    assert wanted in {"write", "compare"}, wanted
+    missing = OUTCOMES.missing(ROWS)
+    found = "" if missing else page(ROWS, OUTCOMES)
+    if found and found == TABLE.read_text(encoding="utf-8"):
+        said = "is what this run found"
+    elif wanted == "write":
+        said = f"is left alone: not tried in this run: {', '.join(missing)}" if missing else "is written again: look at the difference"
+        if found:
+            TABLE.write_text(found, encoding="utf-8")
+    else:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        said = f"cannot be compared: not tried: {', '.join(missing)}" if missing else f"is not what this run found, which is\n\n{found}"
+    print(f"\n{TABLE.relative_to(ROOT)} {said}")

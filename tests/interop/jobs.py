@@ -7,6 +7,7 @@ A job is a JSON object on standard input, its answer a JSON object on standard o
     auth_secret         what AUTH says; "": it is not sent
     tls_root_file       ask for TLS, with the server's certificate vouched for by this one; "": no TLS
     snappy, deflate     ask for compression
+    http                "HOST:PORT" of the HTTP door, for a client that publishes single messages over it; "": TCP alone
     publish
       steps             list of {"bodies": [base64, …], "delay_ms": n}: one body is a PUB, more are an MPUB, a delay makes
                         it a DPUB; each step waits for the answer to the one before
@@ -28,11 +29,14 @@ import base64
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["CLIENTS", "Client", "Consumed", "Step"]
 
@@ -65,13 +69,16 @@ class Client:
     """A client program and what is known about its library."""
 
     name: str
+    title: str
     command: tuple[str, ...]
     # It waits for what is in flight before it goes, so a clean shutdown delivers nothing twice.
     drains: bool = False
     # It can ask for a message timeout with IDENTIFY.
     asks_timeout: bool = True
-    # What it can do beyond plain connections, by the names of the jobs; "publish " in front: only publishing cannot.
-    cannot: tuple[str, ...] = ()
+    # What it cannot do, by the names of the modes, and why; "publish " in front: only publishing cannot.
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    # What users should know of what it can do; "" is all of it.
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, **job: object) -> subprocess.Popen[str]:
         """Start a job; `finish` waits for it."""
@@ -93,6 +100,7 @@ class Client:
             "hold_ms": 0,
             "touch_every_ms": 0,
             "directory": "",
+            "http": "",
         }
         process = subprocess.Popen(
             self.command,
@@ -134,16 +142,55 @@ class Client:
         return [Consumed(**{**each, "body": base64.b64decode(each["body"])}) for each in deliveries]
 
 
-def python_client(name: str, *, asks_timeout: bool = True, cannot: tuple[str, ...] = ()) -> Client:
-    return Client(name, (sys.executable, "-m", f"tests.interop.clients.{name}_client"), asks_timeout=asks_timeout, cannot=cannot)
+def python_client(name: str, version: str, **known: Any) -> Client:
+    return Client(name, f"{name} {version}", (sys.executable, "-m", f"tests.interop.clients.{name}_client"), **known)
 
+
+NOT_OFFERED = "not offered by the client"
+COMPRESSED_PRODUCER = "its producer fails with every server as soon as it asks for compression"
+RACE = (
+    "on nsqd it hangs now and then at connecting, because it does not expect two answers in one piece; polymq leaves a moment between them"
+)
 
 CLIENTS = (
-    python_client("pynsq"),
-    # ansq 0.3.0 sends AUTH, and then refuses to do anything because nobody tells it that it did.
-    python_client("ansq", cannot=("tls", "snappy", "deflate", "auth")),
-    # gnsq 1.0.2's producer fails with any of them against every server, and its TLS needs a Python before 3.12.
-    python_client("gnsq", asks_timeout=False, cannot=("tls", "publish snappy", "publish deflate")),
-    Client("nsqjs", ("node", str(PEERS / "nsqjs" / "client.js"))),
-    Client("go-nsq", (str(PEERS / "bin" / "go-nsq-client"),), drains=True),
+    python_client(
+        "pynsq",
+        "0.9.1",
+        remarks={
+            "snappy": f"{RACE}. Messages of more than a kilobyte break its decompression now and then, with any server",
+            "deflate": RACE,
+        },
+    ),
+    python_client(
+        "ansq",
+        "0.3.0",
+        cannot={
+            "tls": NOT_OFFERED,
+            "snappy": NOT_OFFERED,
+            "deflate": NOT_OFFERED,
+            "auth": "it sends AUTH, and then refuses to do anything, because nobody tells it that it did",
+        },
+    ),
+    python_client(
+        "gnsq",
+        "1.0.2",
+        asks_timeout=False,
+        cannot={
+            "tls": "not tested: it needs `ssl.wrap_socket`, which Python has not had since 3.12",
+            "publish snappy": COMPRESSED_PRODUCER,
+            "publish deflate": COMPRESSED_PRODUCER,
+        },
+    ),
+    Client("nsqjs", "nsqjs 0.13.0", ("node", str(PEERS / "nsqjs" / "client.js"))),
+    Client("go-nsq", "go-nsq 1.1.0", (str(PEERS / "bin" / "go-nsq-client"),), drains=True),
+    Client(
+        "php",
+        "PHP, plain sockets",
+        ("php", str(ROOT / "peers" / "php" / "client.php")),
+        cannot={"tls": NOT_OFFERED, "snappy": NOT_OFFERED, "deflate": NOT_OFFERED},
+        remarks={
+            "": "with the habits of PHP clients in use: `client_id` null, answers counted, MPUB with the size of the bodies alone, "
+            "`/pub?defer=0`, no CLS"
+        },
+    ),
 )

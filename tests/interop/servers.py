@@ -21,7 +21,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["KINDS", "ROOT", "Running", "running"]
+__all__ = ["KINDS", "NSQD", "ROOT", "Running", "running"]
 
 ROOT = Path(__file__).resolve().parents[2]
 NSQD = ROOT / ".peers" / "bin" / "nsqd"

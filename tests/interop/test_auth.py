@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from polymq.clients.sync import Consumer, NsqOptions, Producer
 from tests.interop.auth_server import AuthServer, auth_server, authorization, good
 from tests.interop.conftest import chosen_kinds
 from tests.interop.jobs import CLIENTS, Client, Step
@@ -202,10 +203,12 @@ def test_servers_that_misbehave(guarded: Guarded, how: str) -> None:
     assert talk(guarded.server, auth(how.encode())) == [b"E_AUTH_FAILED AUTH failed"]
 
 
-@pytest.mark.parametrize("how", ["hang", "drip", "flood"])
+# nsqd reads a flood for five seconds, and keeps all of it.
+NEVER_ENDING = [(kind, how) for kind in chosen_kinds() for how in ("hang", "drip", "flood") if (kind, how) != ("nsqd", "flood")]
+
+
+@pytest.mark.parametrize(("guarded", "how"), NEVER_ENDING, indirect=["guarded"])
 def test_servers_that_never_end(guarded: Guarded, how: str, topic: str) -> None:
-    if how == "flood" and guarded.server.kind == "nsqd":
-        return  # it reads for five seconds, and keeps all of it
     guarded.auth.answers |= {how: getattr(guarded.auth, how), topic: good()}
     with Raw(guarded.server.tcp) as waiting:
         began = time.monotonic()
@@ -288,6 +291,7 @@ def test_http_is_open(guarded: Guarded, topic: str) -> None:
 # Client libraries
 
 
+@pytest.mark.cell("auth")
 @pytest.mark.parametrize("client", [client for client in CLIENTS if "auth" not in client.cannot], ids=lambda client: client.name)
 def test_libraries_publish_and_consume(guarded: Guarded, client: Client, topic: str) -> None:
     guarded.auth.answers[topic] = good(authorization(f"^{topic}$"))
@@ -303,6 +307,22 @@ def test_libraries_publish_and_consume(guarded: Guarded, client: Client, topic: 
     deliveries = client.consume(address, topic, "ch", len(bodies), max_in_flight=20, auth_secret=topic)
     assert sorted(each.body for each in deliveries) == sorted(bodies)
     assert guarded.auth.count(topic) == 3
+
+
+@pytest.mark.cell("auth", client="polymq.clients.nsq")
+def test_our_client_publishes_and_consumes(guarded: Guarded, topic: str) -> None:
+    guarded.auth.answers[topic] = good(authorization(f"^{topic}$"))
+    options, bodies = NsqOptions(auth_secret=topic, deadline_seconds=10), [b"%d" % number for number in range(200)]
+    with Producer(guarded.server.tcp, options) as producer, Consumer(guarded.server.tcp, topic, "ch", options) as consumer:
+        producer.publish_many(topic, bodies)
+        seen = []
+        for message in consumer:
+            seen.append(message.body)
+            message.settle()
+            if len(seen) == len(bodies):
+                break
+    assert sorted(seen) == sorted(bodies)
+    assert guarded.auth.count(topic) == 2
 
 
 # More servers than one

@@ -18,6 +18,8 @@ from tests.interop.raw import Raw
 if TYPE_CHECKING:
     from tests.interop.servers import Running
 
+pytestmark = pytest.mark.cell("plain")
+
 MESSAGE_SIZE_BYTES_MAX = 1 << 20
 # nsqd looks for expired and due messages in a new channel only every 5 s.
 LATE_S_MAX = 8.0

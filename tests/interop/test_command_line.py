@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from polymq.cli.secret import make_secret
 from tests.interop.servers import answers, free_ports
 
 if TYPE_CHECKING:
@@ -118,6 +119,52 @@ def test_ctrl_c_ends_a_consumer_that_waits(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("broker")
+def test_topics_and_channels_are_managed(shell: Shell) -> None:
+    assert shell.run("topic", "create", "orders") == (0, "", "created topic orders\n")
+    assert shell.run("channel", "create", "orders", "billing")[2] == "created channel billing of topic orders\n"
+    status, written, said = shell.run(
+        "channel", "policy", "orders", "billing", "--max-attempts", "5", "--on-disconnect", "requeue", "--json"
+    )
+    assert (status, said) == (0, "")
+    policy = json.loads(written)
+    assert (policy["max_attempts"], policy["dead_letter_topic"], policy["on_disconnect"]) == (5, "orders.billing.dead", "requeue")
+    assert "ttl           7d\n" in shell.run("topic", "policy", "orders", "--ttl", "7d")[1]
+    shell.run("publish", "orders", "one", "two", "three")
+    assert shell.run("channel", "peek", "orders", "billing", "--format", "body") == (0, "one\ntwo\nthree\n", "")
+    assert shell.run("topic", "peek", "orders", "--offset", "1", "--format", "body") == (0, "two\nthree\n", "")
+    assert shell.run("consume", "orders", "billing", "--count", "3", "--format", "body")[1] == "one\ntwo\nthree\n"
+    assert shell.run("channel", "replay", "orders", "billing", "--from", "1")[2] == "channel billing of topic orders goes on from 1\n"
+    assert shell.run("consume", "orders", "billing", "--count", "2", "--format", "body")[1] == "two\nthree\n"
+    assert shell.run("channel", "replay", "orders", "billing", "--from", "1h")[0] == 0
+    assert shell.run("consume", "orders", "billing", "--count", "3", "--format", "body")[1] == "one\ntwo\nthree\n"
+    shell.run("publish", "orders", "later", "--delay", "50m")
+    (row,) = json.loads(shell.run("topic", "deferred", "orders", "--json")[1])
+    assert row["size"] == 5
+    assert shell.run("topic", "cancel", "orders", row["id"])[2] == "cancelled 1 message of topic orders\n"
+    assert shell.run("topic", "deferred", "orders")[1] == "nothing is deferred\n"
+    assert shell.run("topic", "delete", "orders")[0] == 0
+    assert shell.run("topic", "peek", "orders") == (1, "", "polymq: there is no topic 'orders': polymq stats lists all\n")
+
+
+def test_secrets_are_taken_from_the_environment(shell: Shell) -> None:
+    secret, digest = make_secret()
+    shell.environment.update(POLYMQ_ACCESS_SECRET_HASH=digest, POLYMQ_ACCESS_HTTP="login")
+    with shell.start("serve", "--log-level", "error") as process:
+        while not answers(shell.environment["POLYMQ_NSQ_HTTP"]):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        asking = "polymq: the broker wants a secret: put it into the environment as POLYMQ_SECRET\n"
+        assert shell.run("topic", "create", "t") == (1, "", asking)
+        shell.environment["POLYMQ_SECRET"] = "wrong"
+        assert shell.run("topic", "create", "t")[2] == asking
+        shell.environment["POLYMQ_SECRET"] = secret
+        assert shell.run("topic", "create", "t") == (0, "", "created topic t\n")
+        assert "no limit" in shell.run("topic", "policy", "t")[1]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TIMEOUT_S)
+
+
+@pytest.mark.usefixtures("broker")
 def test_a_second_broker_does_not_take_the_folder(shell: Shell) -> None:
     status, _, said = shell.run("serve", "--nsq", "127.0.0.1:0", "--nsq-http", "off", "--http", "off")
     assert status == 1
@@ -125,7 +172,7 @@ def test_a_second_broker_does_not_take_the_folder(shell: Shell) -> None:
 
 
 def test_without_a_broker_it_is_said_what_to_do(shell: Shell) -> None:
-    for arguments in (("tail", "t"), ("stats",)):
+    for arguments in (("tail", "t"), ("stats",), ("topic", "create", "t"), ("channel", "peek", "t", "c")):
         status, _, said = shell.run(*arguments)
         assert status == 1
         assert "Is the broker running there? `polymq serve` starts one" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from polymq.clients.nsq_subscriber import NsqSubscriber
 from tests.interop.jobs import CLIENTS, Client, Step
 from tests.interop.lookup import BIN, DIRECTORIES, NODES, LiveDirectory, Server, ask, directory, found, node, started, until
 from tests.interop.servers import ROOT, free_ports
@@ -170,12 +172,30 @@ def standing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield both
 
 
+@pytest.mark.cell("lookup")
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_consumers_find_the_node(standing: Pair, client: Client, topic: str) -> None:
     assert client.publish(standing.node.running.tcp, topic, [Step(BODIES)]) == len(BODIES)
     until(lambda: standing.found(topic))
     consumed = client.consume("", topic, "channel", len(BODIES), directory=standing.directory.running.http)
     assert sorted(each.body for each in consumed) == sorted(BODIES)
+
+
+@pytest.mark.cell("lookup", client="polymq.clients.nsq")
+def test_our_consumer_finds_the_node(standing: Pair, topic: str) -> None:
+    async def go() -> list[bytes]:
+        async with NsqSubscriber(topic, "channel", lookups=[standing.directory.running.http]) as subscriber:
+            seen = []
+            async for message in subscriber:
+                seen.append(message.body)
+                message.settle()
+                if len(seen) == len(BODIES):
+                    break
+            return seen
+
+    assert standing.node.running.request("POST", f"/mpub?topic={topic}", b"\n".join(BODIES))[0] == 200
+    until(lambda: standing.found(topic))
+    assert sorted(asyncio.run(go())) == sorted(BODIES)
 
 
 def test_nsqs_own_tools_find_the_node(standing: Pair, topic: str, tmp_path: Path) -> None:

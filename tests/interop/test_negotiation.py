@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODES = ("snappy", "deflate", "tls", "tls+snappy", "tls+deflate")
-# pynsq hangs on nsqd now and then when it asks for compression (docs/CAPABILITIES.md); on polymq it must not.
+# pynsq hangs on nsqd now and then when it asks for compression (docs/CLIENTS.md); on polymq it must not.
 RACES = {"pynsq"}
 
 
@@ -46,25 +46,21 @@ def options_for(mode: str, authority: Authority, **more: Any) -> NsqOptions:
     return NsqOptions(deadline_seconds=10, tls=tls, snappy="snappy" in parts, deflate="deflate" in parts, **more)
 
 
-def pairs(action: str) -> list[Any]:
-    """The clients with the modes that they can do."""
+def combinations(action: str) -> list[Any]:
+    """The servers and the clients with the modes that they can do, but for what is nsqd's own trouble."""
     return [
-        pytest.param(client, mode, id=f"{client.name}-{mode}")
+        pytest.param(kind, client, mode, id=f"{kind}-{client.name}-{mode}")
+        for kind in chosen_kinds()
         for client in CLIENTS
         for mode in MODES
         if not any(part in client.cannot or f"{action} {part}" in client.cannot for part in mode.split("+"))
+        and not (kind == "nsqd" and client.name in RACES and mode != "tls")
     ]
 
 
-def skip_the_race(server: Running, client: Client, mode: str) -> bool:
-    """Say whether a pair is nsqd's own trouble."""
-    return server.kind == "nsqd" and client.name in RACES and mode != "tls"
-
-
-@pytest.mark.parametrize(("each", "mode"), pairs("publish"))
+@pytest.mark.cell
+@pytest.mark.parametrize(("secure", "each", "mode"), combinations("publish"), indirect=["secure"])
 def test_publishing(secure: Running, each: Client, mode: str, topic: str, authority: Authority) -> None:
-    if skip_the_race(secure, each, mode):
-        return
     bodies = bodies_of_all_kinds()
     with Raw(secure.tcp) as raw:
         raw.subscribe(topic, "ch", ready=100)
@@ -73,10 +69,9 @@ def test_publishing(secure: Running, each: Client, mode: str, topic: str, author
         assert [message.body for message in raw.take(len(bodies) + 500)] == bodies + numbered(500)
 
 
-@pytest.mark.parametrize(("each", "mode"), pairs("consume"))
+@pytest.mark.cell
+@pytest.mark.parametrize(("secure", "each", "mode"), combinations("consume"), indirect=["secure"])
 def test_consuming(secure: Running, each: Client, mode: str, topic: str, authority: Authority) -> None:
-    if skip_the_race(secure, each, mode):
-        return
     bodies = bodies_of_all_kinds() + numbered(1000)
     if each.name == "pynsq" and "snappy" in mode:
         # It gives up when a read has no whole chunk in it, which happens with any server when messages are large.
@@ -89,6 +84,7 @@ def test_consuming(secure: Running, each: Client, mode: str, topic: str, authori
     secure.settled(topic, "ch")
 
 
+@pytest.mark.cell(client="polymq.clients.nsq")
 @pytest.mark.parametrize("mode", ["plain", *MODES])
 def test_our_client(secure: Running, mode: str, topic: str, authority: Authority) -> None:
     async def go() -> dict[str, Any]:

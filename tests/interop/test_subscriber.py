@@ -13,8 +13,9 @@ import pytest
 from polymq.clients.nsq import NsqOptions, NsqProducer
 from polymq.clients.nsq_lookup import LookupOptions, find_servers
 from polymq.clients.nsq_subscriber import HandlerOptions, NsqSubscriber
-from polymq.clients.sync import Consumer, Producer
+from polymq.clients.sync import Consumer, Message, Producer, Subscriber
 from polymq.errors import PolyMQError
+from tests.interop.lookup import DIRECTORIES, directory, found, node, started, until
 from tests.interop.servers import ROOT, Running, free_ports, running
 from tests.interop.test_clients import numbered
 
@@ -111,3 +112,37 @@ def test_scripts(server: Running, topic: str) -> None:
         assert list(consumer.messages(timeout_seconds=0.2)) == []
         assert 0.2 <= time.monotonic() - began < 5
     server.settled(topic, "c")
+
+
+@pytest.mark.parametrize("kind", DIRECTORIES)
+def test_scripts_find_their_servers(kind: str, tmp_path: Path, topic: str) -> None:
+    """A node of each kind, found through a directory of each kind; one of them comes back after kill -9."""
+    known = directory(kind, tmp_path)
+    with started(known):
+        nodes = [node(each, tmp_path, known.running.tcp) for each in ("nsqd", "polymq")]
+        with started(*nodes):
+            addresses = sorted(each.running.tcp for each in nodes)
+            for each in nodes:
+                with Producer(each.running.tcp, OPTIONS) as producer:
+                    producer.publish_many(topic, numbered(100))
+            until(lambda: sorted(found(known.running, topic)) == addresses)
+            seen: list[bytes] = []
+            dead = "127.0.0.1:1"
+            with Subscriber(topic, "c", OPTIONS, lookups=[dead, known.running.http]) as subscriber:
+                assert subscriber.addresses == addresses
+
+                def handle(message: Message) -> None:
+                    seen.append(message.body)
+
+                subscriber.run(handle, concurrency=3, timeout_seconds=1)
+                assert sorted(seen) == sorted(numbered(100) * 2)
+                subscriber.flush()
+                nodes[1].kill()
+                nodes[1].start()
+                with Producer(nodes[1].running.tcp, OPTIONS) as producer:
+                    producer.publish(topic, b"again")
+                message = next(subscriber.messages(timeout_seconds=20))
+                assert message.body == b"again"
+                message.settle()
+            for each in nodes:
+                each.running.settled(topic, "c")

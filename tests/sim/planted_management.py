@@ -281,12 +281,13 @@ def log_port_skips_a_record() -> Iterator[None]:
 
 @bug
 def log_port_repeats_a_batch() -> Iterator[None]:
-    """After what one segment gives, the log is read on one record too early."""
+    """After what one segment gives, the log is now and then read on one record too early."""
+    strikes = every(3)
 
     def make(measured: Any) -> Any:
         def nervous(view: memoryview, end: int) -> tuple[int, int]:
             size_bytes, offset = measured(view, end)
-            return size_bytes, max(0, offset - 1) if offset < end else offset
+            return size_bytes, max(0, offset - 1) if offset < end and strikes() else offset
 
         return nervous
 

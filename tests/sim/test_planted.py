@@ -5,18 +5,13 @@ from __future__ import annotations
 import pytest
 
 from polymq.testing.simulate import simulate
-from tests.sim import planted, planted_management
+from tests.sim.found_at import FOUND_AT, SEEDS_MAX, search
 from tests.sim.planting import BUGS, Bug
-
-SEEDS_MAX = 1000
-assert planted
-assert planted_management
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_planted_bug_is_found(bug: Bug) -> None:
-    with bug.plant():
-        found = next((seed for seed in range(SEEDS_MAX) if simulate(seed).failure), None)
+    found = search(bug)
     assert found is not None, f"{bug} was not found in {SEEDS_MAX} seeds"
     clean = simulate(found)
     assert not clean.failure, f"seed {found} fails without the bug, too: {clean.report}"
@@ -24,3 +19,5 @@ def test_planted_bug_is_found(bug: Bug) -> None:
 
 def test_the_list_is_long_enough_and_has_no_name_twice() -> None:
     assert len({bug.name for bug in BUGS}) == len(BUGS) >= 12
+    assert set(FOUND_AT) <= {bug.name for bug in BUGS}
+    assert all(0 <= seed < SEEDS_MAX for seed in FOUND_AT.values())

@@ -8,7 +8,7 @@ import pytest
 
 from polymq.testing.simulate import main, simulate
 
-SEEDS = range(200)
+SEEDS = range(150)
 
 
 @pytest.mark.parametrize("first", range(0, len(SEEDS), 10))

@@ -16,7 +16,7 @@ from polymq.admin.door import endpoint, number, problem
 from polymq.admin.topics import log_of
 from polymq.errors import Refusal, RefusalCode
 from polymq.wire.exchange import Response, Retry
-from polymq.wire.records import HEADER_SIZE_BYTES, parse_header
+from polymq.wire.walk import pass_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,12 +103,4 @@ def _chunks(reading: Reading, log: Log, end: int) -> Iterator[bytes]:
 
 def _measured(view: memoryview, end: int) -> tuple[int, int]:
     """Give the size of the whole batches in `view` that begin before `end`, and the offset behind them."""
-    at = next_offset = 0
-    while len(view) - at >= HEADER_SIZE_BYTES:
-        header = parse_header(view, at)
-        if header.base_offset >= end:
-            break
-        at += header.size
-        next_offset = header.base_offset + header.count
-    assert at <= len(view)
-    return at, next_offset
+    return pass_whole(view, 0, len(view), end, 0, len(view))

@@ -32,6 +32,8 @@ OWN: Final = {
     "consume": "polymq.cli.consume",
     "tail": "polymq.cli.tail",
     "stats": "polymq.cli.stats",
+    "topic": "polymq.cli.topic",
+    "channel": "polymq.cli.channel",
     "inspect": "polymq.cli.inspect",
     "import": "polymq.cli.import_",
     "nsqd": "polymq.cli.nsqd",

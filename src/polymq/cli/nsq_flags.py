@@ -88,7 +88,7 @@ class Given:
 class Request:
     """What is asked of polymq: settings by name, what to tell whoever asked, and what is wrong."""
 
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str | list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -161,7 +161,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-def read_file(path: Path, program: Program, problems: list[str]) -> dict[str, tuple[str, str]]:
+def read_file(path: Path, program: Program, problems: list[str]) -> dict[str, tuple[str | list[str], str]]:
     """Read the program's TOML file: for each option its value and how it is called there."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -169,7 +169,7 @@ def read_file(path: Path, program: Program, problems: list[str]) -> dict[str, tu
         problems.append(f"{path}: cannot be read: {error}")
         return {}
     by_key = program.by_key()
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[str | list[str], str]] = {}
     for key, value in document.items():
         option = by_key.get(key.replace("-", "_"))
         if option is None:
@@ -182,9 +182,12 @@ def read_file(path: Path, program: Program, problems: list[str]) -> dict[str, tu
     return found
 
 
-def gather(given: Given, program: Program) -> dict[str, tuple[str, str]]:
-    """Put flags and file together: for each option its value, and the place to name when it is wrong."""
-    found: dict[str, tuple[str, str]] = {}
+def gather(given: Given, program: Program) -> dict[str, tuple[str | list[str], str]]:
+    """Put flags and file together: for each option its value, and the place to name when it is wrong.
+
+    A flag that is given several times for several texts makes a list: a text may have commas in it.
+    """
+    found: dict[str, tuple[str | list[str], str]] = {}
     paths = given.values.get("config", [])
     if paths and paths[-1]:
         found = read_file(Path(paths[-1]), program, given.problems)
@@ -199,25 +202,31 @@ def gather(given: Given, program: Program) -> dict[str, tuple[str, str]]:
                 kept.append(from_flag(option, value))
             except ValueError as error:
                 given.problems.append(f"-{name}={value}: {error}")
-        if kept:
-            several = option.kind in (Kind.TEXTS, Kind.FLOATS)
+        if kept and option.kind is Kind.TEXTS:
+            found[name] = kept, " ".join(f"-{name}={value}" for value in values)
+        elif kept:
+            several = option.kind is Kind.FLOATS
             found[name] = ",".join(kept) if several else kept[-1], f"-{name}={','.join(values) if several else values[-1]}"
     for name in ("config", "version"):
         found.pop(name, None)
     return found
 
 
-def apply_option(option: Option, text: str, place: str, request: Request) -> None:
+def apply_option(option: Option, given: str | list[str], place: str, request: Request) -> None:
     """Turn one option into a setting, a note or a problem."""
-    default = option.default if option.kind is not Kind.DURATION else from_flag(option, option.default)
+    default: str | list[str] = option.default
+    if option.kind is Kind.DURATION:
+        default = from_flag(option, option.default)
+    elif option.kind is Kind.TEXTS:
+        default = []
     setting = config.all_settings().get(option.setting)
     if setting is None and option.setting:
-        if text != default and not option.alone:
+        if given != default and not option.alone:
             request.problems.append(f"{place}: this version of polymq does not serve this, so it is refused; leave it out to do without")
         return
-    value = to_setting(option, text)
+    value = to_setting(option, given) if isinstance(given, str) else given
     if setting is None or (not value and option.flag == "sync-every"):
-        if text != default:
+        if given != default:
             request.notes.append(f"{place} has no meaning here: {option.here}")
         return
     if not value and option.flag in EMPTY_IS_DEFAULT:

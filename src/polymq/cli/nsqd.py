@@ -57,7 +57,7 @@ def plan(given: Given, *, environment: Mapping[str, str], program: Program = NSQ
     known, by_flag = config.all_settings(), program.by_flag()
     for port, address in (("broadcast-tcp-port", "tcp-address"), ("broadcast-http-port", "http-address")):
         listening = found.get(address, (by_flag[address].default, ""))[0]
-        if by_flag[port].setting not in known and port in found and found[port][0] == listening.rpartition(":")[2]:
+        if by_flag[port].setting not in known and port in found and found[port][0] == str(listening).rpartition(":")[2]:
             del found[port]
     for option in program.options:
         if option.flag in found:

@@ -16,6 +16,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from polymq.config import all_settings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -156,13 +158,18 @@ def from_flag(option: Option, text: str) -> str:
     return text
 
 
-def from_file(option: Option, value: object) -> str:
-    """Read a value of nsqd's TOML file; gives what `from_flag` does. Raises ValueError."""
+def from_file(option: Option, value: object) -> str | list[str]:
+    """Read a value of nsqd's TOML file; gives what `from_flag` does, and of several texts a list. Raises ValueError.
+
+    One text may be several with commas between them, in the file only.
+    """
+    if isinstance(value, str) and option.kind is Kind.TEXTS:
+        return [text for part in value.split(",") if (text := part.strip())]
     if isinstance(value, list) and option.kind in (Kind.TEXTS, Kind.FLOATS):
         wanted = str if option.kind is Kind.TEXTS else (int, float)
         if not all(isinstance(each, wanted) and not isinstance(each, bool) for each in value):
             raise ValueError(f"expected {option.kind.value}")
-        return ",".join(map(str, value))
+        return list(value) if option.kind is Kind.TEXTS else ",".join(map(str, value))
     if isinstance(value, bool):
         if option.kind in (Kind.BOOL, Kind.TLS_REQUIRED):
             return "true" if value else "false"
@@ -243,6 +250,9 @@ def table() -> str:
     for each in OPTIONS:
         mark = " (not in 1.3.0)" if each.unreleased else ""
         key = f"`{each.file_key}`" if each.file_key else ""
-        here = "; ".join(filter(None, (f"`{each.setting}`" if each.setting else "", each.here)))
+        setting = all_settings().get(each.setting)
+        bounds = getattr(setting.kind, "bounds", "") if setting is not None else ""
+        named = f"`{each.setting}`" + (f", {bounds}" if bounds else "") if each.setting else ""
+        here = "; ".join(filter(None, (named, each.here)))
         lines.append(f"| `-{each.flag}`{mark} | {key} | {here} |")
     return "\n".join(lines) + "\n"

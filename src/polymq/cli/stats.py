@@ -13,14 +13,14 @@ import typer
 from polymq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import Console
     from rich.table import Table
 
     from polymq.clients.log import Family, LogClient, TopicInfo
 
-__all__ = ["TopicRow", "app", "gather", "stats"]
+__all__ = ["TopicRow", "app", "gather", "stats", "to_table"]
 
 NS_PER_S: Final = 10**9
 TOPIC_NUMBERS: Final = {"polymq_topic_held_messages": "held", "polymq_topic_scheduled_messages": "scheduled"}
@@ -31,6 +31,20 @@ GROUP_NUMBERS: Final = {
     "polymq_group_requeues_total": "requeued",
     "polymq_group_timeouts_total": "timed_out",
 }
+# What policies have done to messages: columns only if they have done anything.
+RETIRED_NUMBERS: Final = {
+    "polymq_group_dead_letters_total": "dead_letters",
+    "polymq_group_expired_total": "expired",
+    "polymq_group_dropped_total": "dropped",
+}
+# The policies themselves, of topics and groups that have one.
+TOPIC_LIMITS: Final = {
+    "polymq_topic_limit_seconds": "max_age_seconds",
+    "polymq_topic_limit_messages": "max_messages",
+    "polymq_topic_limit_bytes": "max_bytes",
+}
+GROUP_LIMITS: Final = {"polymq_group_limit_attempts": "max_attempts", "polymq_group_ordered": "ordered"}
+ALL_GROUP_NUMBERS: Final = GROUP_NUMBERS | RETIRED_NUMBERS | GROUP_LIMITS
 EXAMPLES: Final = """[bold]Examples[/bold]
 
 [cyan]polymq stats[/cyan]
@@ -43,7 +57,8 @@ two topics, again every two seconds, until Ctrl-C
 for scripts
 
 In the table, "in log" is what can be read back: finished messages stay for a while. "waiting" is what a channel has
-still to deliver; on a topic's own line it is what no channel may have yet.
+still to deliver; on a topic's own line it is what no channel may have yet. What policies have done (dead letters,
+expired, dropped) and the policies themselves are shown where there are any: [bold]polymq topic policy[/bold] has the rest.
 """
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
@@ -59,6 +74,7 @@ class TopicRow:
     end: int
     held: int = 0
     scheduled: int = 0
+    limits: dict[str, float] = field(default_factory=dict)
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
@@ -78,29 +94,57 @@ def gather(topics: Iterable[TopicInfo], families: Iterable[Family], wanted: Sequ
                 continue
             if family.name in TOPIC_NUMBERS:
                 setattr(row, TOPIC_NUMBERS[family.name], int(value))
-            elif family.name in GROUP_NUMBERS:
-                row.groups.setdefault(labels["group"], {})[GROUP_NUMBERS[family.name]] = int(value)
+            elif family.name in TOPIC_LIMITS:
+                row.limits[TOPIC_LIMITS[family.name]] = value
+            elif family.name in ALL_GROUP_NUMBERS:
+                row.groups.setdefault(labels["group"], {})[ALL_GROUP_NUMBERS[family.name]] = int(value)
     return sorted(rows.values(), key=lambda row: row.name)
 
 
-def to_table(rows: Iterable[TopicRow]) -> Table:
+def to_table(rows: Sequence[TopicRow]) -> Table:
     """Lay the rows out: a line per topic, and one per group below it."""
     from rich.table import Table
 
-    columns = list(GROUP_NUMBERS.values())
+    groups = [group for row in rows for group in row.groups.values()]
+    retired = [title for title in RETIRED_NUMBERS.values() if any(group.get(title) for group in groups)]
+    columns = [*GROUP_NUMBERS.values(), *retired]
+    has_policies = any(row.limits for row in rows) or any(_group_policy(group) for group in groups)
     table = Table(box=None, pad_edge=False)
     table.add_column("topic / channel", overflow="fold")
     for title in ("in log", "published", *columns):
         table.add_column(title.replace("_", " "), justify="right", no_wrap=True)
+    if has_policies:
+        table.add_column("policy", overflow="fold")
     for row in rows:
         name = row.name if row.partitions == 1 else f"{row.name} ({row.partitions} partitions)"
         # What waits to be appended is shown where it is looked for: it becomes every group's.
         numbers = {"waiting": row.held, "deferred": row.scheduled}
         cells = [f"{numbers[column]:,}" if numbers.get(column) else "" for column in columns]
-        table.add_row(f"[bold]{name}[/bold]", f"{row.in_log:,}", f"{row.end:,}", *cells)
+        policy = [_topic_policy(row.limits)] if has_policies else []
+        table.add_row(f"[bold]{name}[/bold]", f"{row.in_log:,}", f"{row.end:,}", *cells, *policy)
         for group_name, group in sorted(row.groups.items()):
-            table.add_row(f"  {group_name}", "", "", *[f"{group[column]:,}" if column in group else "" for column in columns])
+            policy = [_group_policy(group)] if has_policies else []
+            table.add_row(f"  {group_name}", "", "", *[f"{group[column]:,}" if column in group else "" for column in columns], *policy)
     return table
+
+
+def _topic_policy(limits: Mapping[str, float]) -> str:
+    from polymq.config_values import format_duration, format_size
+
+    parts = []
+    if "max_age_seconds" in limits:
+        parts.append(f"up to {format_duration(round(limits['max_age_seconds'] * NS_PER_S))} old")
+    if "max_messages" in limits:
+        parts.append(f"{limits['max_messages']:,.0f} messages")
+    if "max_bytes" in limits:
+        size = format_size(int(limits["max_bytes"]))
+        parts.append(f"{size} bytes" if size.isdecimal() else size)
+    return ", ".join(parts)
+
+
+def _group_policy(group: Mapping[str, int]) -> str:
+    attempts = [f"{group['max_attempts']:,} attempts"] if group.get("max_attempts") else []
+    return ", ".join([*attempts, *(["ordered by key"] if group.get("ordered") else [])])
 
 
 def to_json(rows: Iterable[TopicRow]) -> bytes:

@@ -12,7 +12,8 @@
 
 Both find their server again when they lose it. A publish is never repeated on its own: when its answer is lost, only
 the caller knows whether a second copy does harm. TLS, compression and the secret are options (`NsqOptions`). Read
-next: `nsq_opening.py` (how a connection begins), `nsq_connection.py` (the connection).
+next: `nsq_messages.py` (what is delivered), `nsq_opening.py` (how a connection begins), `nsq_connection.py` (the
+connection).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from polymq.clients.backoff import Backoff
-from polymq.clients.nsq_opening import NsqOptions, NsqTls, connect, open_socket
+from polymq.clients.nsq_messages import NsqBatch, NsqMessage
+from polymq.clients.nsq_opening import NsqOptions, NsqTls, check_address, connect, open_socket
 from polymq.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -38,13 +40,13 @@ from polymq.errors import (
     TransportError,
 )
 from polymq.protocols.nsq import frames
-from polymq.protocols.nsq.frames import MessageRun, WireMessage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from types import TracebackType
 
     from polymq.clients.nsq_connection import NsqConnection
+    from polymq.protocols.nsq.frames import MessageRun
 
 __all__ = ["NsqBatch", "NsqConsumer", "NsqMessage", "NsqOptions", "NsqProducer", "NsqTls"]
 
@@ -68,6 +70,7 @@ class _Link:
         opener: Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[None]],
         random: Callable[[], float],
     ) -> None:
+        check_address(address)
         self.address = address
         self.options = options
         self.last_failure = ""
@@ -102,7 +105,7 @@ async def _close(connection: NsqConnection | None) -> None:
 class NsqProducer:
     """Publishes over one connection, as many at a time as there are tasks that await.
 
-    Every publish has a deadline (`options.deadline_seconds`), which includes finding the server again. A connection
+    At most 1000 publishes wait for their answers, the others for room. Every publish has a deadline (`options.deadline_seconds`), which includes finding the server again. A connection
     on which it is missed is closed, and another one made.
     """
 
@@ -170,117 +173,21 @@ class NsqProducer:
         if self._connection is not None and self._connection.is_open:
             return self._connection
         async with self._connecting:
-            if self._closed:
-                raise ConnectionLost("this producer is closed")
+            self._check_open()
             if self._connection is None or not self._connection.is_open:
-                self._connection = await self._link.reach()
+                connection = await self._link.reach()
                 self._link.backoff.succeeded()
+                try:
+                    self._check_open()
+                except ConnectionLost:
+                    await _close(connection)
+                    raise
+                self._connection = connection
             return self._connection
 
-
-class NsqMessage(WireMessage):
-    """A delivered message: settle it, give it back, or ask for more time. The server gives it to somebody else otherwise.
-
-    On a connection that has been lost these have no effect: the server delivers the message again anyway.
-    """
-
-    __slots__ = ("_batch", "is_settled")
-
-    def __init__(self, id: bytes, body: bytes, attempts: int, time_ns: int, batch: NsqBatch) -> None:  # noqa: A002 the field's name
-        self.id = id
-        self.body = body
-        self.attempts = attempts
-        self.time_ns = time_ns
-        self.is_settled = False
-        self._batch = batch
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the connection that the message came over is still there, so that settling has an effect."""
-        return self._batch.connection.is_open
-
-    @property
-    def has_expired(self) -> bool:
-        """Whether the message timeout has passed since it came, not counting touches."""
-        return asyncio.get_running_loop().time() >= self._batch.expires_at
-
-    def drop(self) -> None:
-        """Forget the message without a word to the server, which delivers it again; raises as `settle` does."""
-        self._end()
-
-    def settle(self) -> None:
-        """Say that the message is done with; written with all others of this turn of the loop.
-
-        Raises:  LocalProtocolError when it was settled or given back before.
-        """
-        self._end()
-        self._batch.connection.send(frames.finish((self.id,)))
-
-    def requeue(self, delay_ms: int = 0) -> None:
-        """Give the message back, to be delivered again after a delay; raises as `settle` does."""
-        command = frames.requeue(self.id, delay_ms)
-        self._end()
-        self._batch.connection.send(command)
-
-    def touch(self) -> None:
-        """Ask for another full message timeout; raises as `settle` does."""
-        self._check()
-        self._batch.connection.send(frames.touch(self.id))
-
-    def _check(self) -> None:
-        if self.is_settled:
-            raise LocalProtocolError(f"message {self.id.decode('ascii', 'replace')} has been settled or given back before")
-
-    def _end(self) -> None:
-        self._check()
-        self.is_settled = True
-        self._batch.left -= 1
-        self._batch.ended(1)
-
-
-class NsqBatch:
-    """Messages that came together. Iterate over it, or take `bodies()` and `settle()` all: no objects are made then."""
-
-    __slots__ = ("_messages", "_run", "connection", "ended", "expires_at", "left")
-
-    def __init__(self, connection: NsqConnection, run: MessageRun, ended: Callable[[int], None], expires_at: float = math.inf) -> None:
-        self.connection = connection
-        # On the loop's clock: when the server gives these messages to somebody else, unless they are touched.
-        self.expires_at = expires_at
-        self.left = run.count
-        self.ended = ended
-        self._run = run
-        self._messages: list[NsqMessage] | None = None
-
-    def __len__(self) -> int:
-        """Count the messages, settled or not."""
-        return self._run.count
-
-    def __iter__(self) -> Iterator[NsqMessage]:
-        """Give the messages one by one."""
-        if self._messages is None:
-            self._messages = [NsqMessage(*fields, self) for fields in self._run.fields()]
-            if not self.left:
-                for message in self._messages:
-                    message.is_settled = True
-        return iter(self._messages)
-
-    def bodies(self) -> list[bytes]:
-        """Give only the bodies."""
-        return [fields[1] for fields in self._run.fields()]
-
-    def settle(self) -> None:
-        """Settle every message that has not been settled or given back by itself."""
-        if self._messages is None:
-            ids = list(self._run.ids()) if self.left else []
-        else:
-            ids = [message.id for message in self._messages if not message.is_settled]
-            for message in self._messages:
-                message.is_settled = True
-        if ids:
-            self.left = 0
-            self.connection.send(frames.finish(ids))
-            self.ended(len(ids))
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionLost("this producer is closed")
 
 
 def _nobody_looks() -> None:
@@ -341,12 +248,13 @@ class NsqConsumer:
         try:
             async with asyncio.timeout(self._link.options.deadline_seconds):
                 await self._subscribed.wait()
-        except TimeoutError as error:
+            if self._failure is not None:
+                raise self._failure
+        except BaseException as error:
             await self.close()
-            raise self._link.out_of_time("subscribing") from error
-        if self._failure is not None:
-            await self.close()
-            raise self._failure
+            if isinstance(error, TimeoutError):
+                raise self._link.out_of_time("subscribing") from error
+            raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -382,7 +290,8 @@ class NsqConsumer:
     async def batches(self) -> AsyncIterator[NsqBatch]:
         """Give messages as they come, many at a time, until the consumer is closed.
 
-        Raises:  what made it impossible to go on: a Refusal of the subscription, or a broken protocol.
+        Raises:  what made it impossible to go on: a Refusal of the first subscription, or a broken protocol. Later
+                 refusals are logged and the server is asked again, with longer and longer waits between.
         """
         while (batch := await self._next_batch()) is not None:
             yield batch
@@ -401,6 +310,11 @@ class NsqConsumer:
     def failure(self) -> PolyMQError | None:
         """What made it impossible to go on."""
         return self._failure
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not subscribed, as far as it is known."""
+        return self._link.last_failure
 
     def start(self) -> None:
         """Begin without waiting for the server."""
@@ -460,19 +374,25 @@ class NsqConsumer:
         self._closed = True
         self._arrived.set()
         connection = self._connection
-        if first and connection is not None and connection.is_open:
-            try:
+        try:
+            if first and connection is not None and connection.is_open:
                 async with asyncio.timeout(_CLOSE_SECONDS_MAX):
                     await connection.request(frames.CLS)
                     self._give_back(connection)
                 async with asyncio.timeout(grace_seconds):
                     await self._idle.wait()
-            except (TimeoutError, PolyMQError) as error:
-                _log.debug("%s: closing without waiting: %s", self._link.address, error)
-        await _close(connection)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        except (TimeoutError, PolyMQError) as error:
+            _log.debug("%s: closing without waiting: %s", self._link.address, error)
+        finally:  # also for who does not wait any longer
+            await self._end(connection)
+
+    async def _end(self, connection: NsqConnection | None) -> None:
+        try:
+            await _close(connection)
+        finally:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
 
     def _give_back(self, connection: NsqConnection) -> None:
         """Let the server deliver to others at once what nobody has looked at here."""
@@ -497,24 +417,30 @@ class NsqConsumer:
         """Subscribe, and again whenever the connection is lost, until closed or refused."""
         while not self._closed:
             try:
-                connection = await self._link.reach()
-                self._connection = connection
+                self._connection = connection = await self._link.reach()
                 await self._subscribe(connection)
                 await connection.lost
                 self._changed()
-                if isinstance(connection.reason, ConnectionLost):
-                    self._link.last_failure = str(connection.reason)
-                    await asyncio.sleep(self._link.backoff.next_seconds())
-                else:
-                    self._fail(connection.reason)
-            except TransportError as error:
-                self._link.last_failure = str(error)
-                await asyncio.sleep(self._link.backoff.next_seconds())
+                assert connection.reason is not None
+                raise connection.reason
             except PolyMQError as error:
-                if isinstance(error, Refusal) and error.code is RefusalCode.SHUTTING_DOWN:
-                    await asyncio.sleep(self._link.backoff.next_seconds())
-                else:
+                if not self._may_pass(error):
                     self._fail(error)
+                    return
+                self._link.last_failure = str(error)
+                if isinstance(error, Refusal):
+                    _log.warning("%s refuses, and is asked again: %s", self._link.address, error)
+                await asyncio.sleep(self._link.backoff.next_seconds())
+
+    def _may_pass(self, error: PolyMQError) -> bool:
+        """Tell whether another attempt may do better.
+
+        Who has been let in once is refused for what passes: a server or its auth server that starts again, a place
+        that the last connection still takes. At the beginning a refusal is more likely to be a mistake of the caller's.
+        """
+        if isinstance(error, Refusal):
+            return error.code is RefusalCode.SHUTTING_DOWN or self._subscribed.is_set()
+        return isinstance(error, TransportError)
 
     async def _subscribe(self, connection: NsqConnection) -> None:
         connection.on_messages = partial(self._received, connection)
@@ -544,7 +470,11 @@ class NsqConsumer:
             connection.send(frames.ready(min(self._allowed, ready_max if isinstance(ready_max, int) else _READY_MAX)))
 
     def _received(self, connection: NsqConnection, run: MessageRun) -> None:
-        self._waiting.append((connection, run, asyncio.get_running_loop().time() + self._message_timeout_seconds))
+        now = asyncio.get_running_loop().time()
+        # Nobody may be taking: then the server sends again what has expired, and it would all lie here.
+        while self._waiting and self._waiting[0][2] <= now:
+            self.expired += self._waiting.popleft()[1].count
+        self._waiting.append((connection, run, now + self._message_timeout_seconds))
         self.received += run.count
         self._arrived.set()
         self._changed()

@@ -1,48 +1,72 @@
-"""Ask nsqlookupd which servers have a topic. Knows HTTP and JSON, and nothing of consuming."""
+"""Ask nsqlookupd which servers have a topic. Knows its answers, and nothing of consuming."""
 
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from polymq.errors import ConnectFailed, RemoteProtocolError
+from polymq.errors import ConnectFailed, DeadlineExceeded, LocalProtocolError, RemoteProtocolError
+from polymq.protocols.http.client import Answer, Exchange, Failure, Question, where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-__all__ = ["LookupOptions", "find_servers"]
+__all__ = ["LookupOptions", "find_servers", "lookup_url"]
 
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _PORT_MAX: Final = 65535
 # Some ten thousand servers. nsqlookupd has no limit; an answer that has no end is not one of it.
 _ANSWER_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
+_READ_SIZE_BYTES: Final = 64 * 1024
+_NS_PER_SECOND: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class LookupOptions:
-    """How often to ask, and how long to wait for an answer. The jitter spreads clients that started together."""
+    """How often to ask, and how long to wait for an answer. The jitter spreads clients that started together.
+
+    Units:   seconds; `jitter` is the part of the interval that is added to it at most. `timeout_seconds` is for
+             everything that one nsqlookupd is asked: its name, the connection, the whole answer.
+    Raises:  LocalProtocolError when a number makes no sense.
+    """
 
     interval_seconds: float = 60.0
     jitter: float = 0.3
     timeout_seconds: float = 5.0
 
+    def __post_init__(self) -> None:
+        """Refuse what would ask without a pause, or never get an answer."""
+        if not (self.interval_seconds > 0 and self.timeout_seconds > 0 and 0 <= self.jitter <= 1):
+            raise LocalProtocolError(f"an interval and a timeout are more than 0 seconds, the jitter is 0 to 1: {self}")
 
-def _ask(address: str, topic: str, secret: str, timeout_seconds: float) -> tuple[int, bytes]:
-    headers = {"Accept": "application/vnd.nsq; version=1.0"}
-    if secret:
-        headers["Authorization"] = f"Bearer {secret}"
-    connection = http.client.HTTPConnection(address, timeout=timeout_seconds)
+
+def lookup_url(address: str) -> str:
+    """Make a URL of `host:port` or `http://host:port`; raises LocalProtocolError when it is neither."""
+    url = (address if "://" in address else f"http://{address}").rstrip("/")
+    place = where(url)
+    if place is None or place.secure or place.target != "/" or not url.rpartition(":")[2].isdecimal():
+        raise LocalProtocolError(f"{address!r} is not the HTTP address of an nsqlookupd, which is HOST:PORT")
+    return url
+
+
+async def _ask(question: Question) -> Answer | Failure:
+    place = where(question.url)
+    assert place is not None
+    exchange = Exchange(question, place)
+    reader, writer = await asyncio.open_connection(place.host, place.port)
     try:
-        connection.request("GET", f"/lookup?{urlencode({'topic': topic})}", headers=headers)
-        response = connection.getresponse()
-        return response.status, response.read(_ANSWER_SIZE_BYTES_MAX)
+        writer.write(exchange.request())
+        while True:
+            data = await reader.read(_READ_SIZE_BYTES)
+            result = exchange.receive(data) if data else exchange.eof()
+            if result is not None:
+                return result
     finally:
-        connection.close()
+        writer.transport.abort()
 
 
 async def find_servers(
@@ -51,22 +75,37 @@ async def find_servers(
     *,
     secret: str = "",
     timeout_seconds: float = 5.0,
-    ask: Callable[[str, str, str, float], tuple[int, bytes]] = _ask,
+    ask: Callable[[Question], Awaitable[Answer | Failure]] = _ask,
 ) -> set[str]:
     """Ask one nsqlookupd; returns addresses, none when it does not know the topic.
 
-    Raises:  ConnectFailed, RemoteProtocolError.
+    Limits:  an answer has 4 MiB at most.
+    Raises:  ConnectFailed, DeadlineExceeded, RemoteProtocolError; LocalProtocolError when there is no asking with
+             this address or this secret.
     """
+    headers = [("Accept", "application/vnd.nsq; version=1.0")]
+    if secret:
+        if not (secret.isascii() and secret.isprintable()):
+            raise LocalProtocolError("a secret that is more than printable ASCII cannot be shown to nsqlookupd")
+        headers.append(("Authorization", f"Bearer {secret}"))
+    timeout_ns = int(timeout_seconds * _NS_PER_SECOND)
+    url = f"{lookup_url(address)}/lookup?{urlencode({'topic': topic})}"
+    question = Question(url, timeout_ns, timeout_ns, headers=tuple(headers), body_size_bytes_max=_ANSWER_SIZE_BYTES_MAX)
     try:
-        status, body = await asyncio.to_thread(ask, address, topic, secret, timeout_seconds)
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        async with asyncio.timeout(timeout_seconds):
+            answer = await ask(question)
+    except TimeoutError as error:
+        raise DeadlineExceeded(f"nsqlookupd at {address} did not answer within {timeout_seconds:g} s") from error
+    except (OSError, ValueError) as error:
         raise ConnectFailed(f"nsqlookupd at {address}: {error}") from error
-    if status == _NOT_FOUND:
+    if isinstance(answer, Failure):
+        raise RemoteProtocolError(f"nsqlookupd at {address}: {answer.reason}")
+    if answer.status == _NOT_FOUND:
         return set()
-    if status != _OK:
-        raise RemoteProtocolError(f"nsqlookupd at {address} answered with status {status}")
+    if answer.status != _OK:
+        raise RemoteProtocolError(f"nsqlookupd at {address} answered with status {answer.status}")
     try:
-        return _servers(json.loads(body))
+        return _servers(json.loads(answer.body))
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise RemoteProtocolError(f"nsqlookupd at {address}: its answer makes no sense: {error!r}") from error
 
@@ -77,7 +116,7 @@ def _servers(answer: Any) -> set[str]:
     found = set()
     for producer in answer["producers"]:
         host, port = producer.get("broadcast_address") or producer["hostname"], producer["tcp_port"]
-        if not isinstance(host, str) or type(port) is not int or not 0 < port <= _PORT_MAX:
+        if not isinstance(host, str) or not host or type(port) is not int or not 0 < port <= _PORT_MAX:
             raise ValueError(f"no address: {host!r} {port!r}")
         found.add(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     return found

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
     from polymq.wire.layers import Layer
 
-__all__ = ["NsqOptions", "NsqTls", "connect", "open_socket"]
+__all__ = ["NsqOptions", "NsqTls", "check_address", "connect", "open_socket"]
 
 _OK: Final = b"OK"
+_PORT_MAX: Final = 65535
 _SAMPLE_PERCENT_MAX: Final = 99
 # What nsqd uses when a client that wants deflate does not say.
 _DEFLATE_LEVEL: Final = 6
@@ -74,7 +75,10 @@ class NsqOptions:
     """How a client introduces itself, what it asks for, and how patient it is.
 
     Compression is asked for; a server that does not have it is served without. TLS is insisted on. The secret is sent
-    whenever the server wants one.
+    whenever the server wants one, and shown to nsqlookupd.
+
+    Units:   as the names say. `reconnect_seconds_first` doubles with each attempt up to the other, give or take half.
+    Raises:  LocalProtocolError when a value makes no sense.
     """
 
     client_id: str = ""
@@ -99,6 +103,13 @@ class NsqOptions:
             raise LocalProtocolError(f"sample_percent is {self.sample_percent}; it must be 0 (for all) to {_SAMPLE_PERCENT_MAX}")
         if not 1 <= self.deflate_level <= DEFLATE_LEVEL_MAX:
             raise LocalProtocolError(f"deflate_level is {self.deflate_level}; it must be 1 to {DEFLATE_LEVEL_MAX}")
+        if not self.deadline_seconds > 0:
+            raise LocalProtocolError(f"deadline_seconds is {self.deadline_seconds}; it must be more than 0")
+        if not 0 < self.reconnect_seconds_first <= self.reconnect_seconds_max:
+            waits = f"{self.reconnect_seconds_first} and {self.reconnect_seconds_max}"
+            raise LocalProtocolError(
+                f"the first and the longest wait before reconnecting are {waits} s; they must be more than 0, in this order"
+            )
 
     def wishes(self) -> dict[str, object]:
         """What IDENTIFY says."""
@@ -116,6 +127,14 @@ class NsqOptions:
             "deflate": self.deflate,
             "deflate_level": self.deflate_level,
         }
+
+
+def check_address(address: str) -> None:
+    """Refuse what is neither `host:port` nor `unix:path`: trying it again would not help. Raises LocalProtocolError."""
+    host, port = _host_and_port(address)
+    is_port = port.isascii() and port.isdecimal() and 0 < int(port[: len(str(_PORT_MAX)) + 1]) <= _PORT_MAX
+    if not (len(address) > len("unix:") if address.startswith("unix:") else host and is_port):
+        raise LocalProtocolError(f"{address!r} is not the address of a server, which is HOST:PORT or unix:PATH")
 
 
 async def open_socket(address: str, factory: Callable[[], asyncio.Protocol]) -> None:
@@ -193,7 +212,7 @@ def _agreed(reply: bytes) -> Mapping[str, Any]:
     """Read the reply to IDENTIFY; a server that does not negotiate answers with a plain OK, which agrees to nothing."""
     try:
         agreed = json.loads(reply) if reply.startswith(b"{") else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         agreed = {}
     assert isinstance(agreed, dict)
     return agreed

@@ -9,29 +9,39 @@
             work_on(message.body)
             message.settle()
 
+    with Subscriber("flights", "delays", lookups=["127.0.0.1:4161"]) as subscriber:
+        subscriber.run(handle, concurrency=4)             # settles what `handle` returns from, gives back what it raises on
+
 An event loop runs in a thread of its own, so heartbeats are answered while the script works. Every call may be made
-from any thread; a producer or a consumer that is not closed ends with the process.
+from any thread; a producer or a consumer that is not closed ends with the process, and what it has not written yet
+is lost. Read next: `nsq.py` and `nsq_subscriber.py`, which do the work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from polymq.clients.nsq import NsqConsumer, NsqProducer
-from polymq.clients.nsq_opening import NsqOptions
+from polymq.clients.nsq import NsqProducer
+from polymq.clients.nsq_lookup import LookupOptions
+from polymq.clients.nsq_opening import NsqOptions, NsqTls
+from polymq.clients.nsq_subscriber import HandlerOptions, NsqSubscriber
 from polymq.errors import ConnectionLost, LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
     from types import TracebackType
 
     from polymq.clients.nsq import NsqMessage
 
-__all__ = ["Consumer", "Message", "NsqOptions", "Producer"]
+__all__ = ["Consumer", "HandlerOptions", "LookupOptions", "Message", "NsqOptions", "NsqTls", "Producer", "Subscriber"]
 
 _DEFAULTS: Final = NsqOptions()
+_HANDLER: Final = HandlerOptions()
+_LOOKUP: Final = LookupOptions()
 _T = TypeVar("_T")
 
 
@@ -40,27 +50,51 @@ class _LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self.is_closed = False
+        # Nothing is handed to the loop behind its end: nobody would ever do it, and somebody would wait.
+        self._handing = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Have work done in the loop and return what came of it."""
-        if self.loop.is_closed():
+        """Have work done in the loop and return what came of it; raises ConnectionLost once this is closed."""
+        with self._handing:
+            future = None if self.is_closed else asyncio.run_coroutine_threadsafe(work, self.loop)
+        if future is None:
             work.close()
             raise ConnectionLost("this client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError as error:
+            raise ConnectionLost("this client is closed") from error
         except BaseException:
             future.cancel()  # of the script's own: it does not wait any more
             raise
 
+    def soon(self, work: Callable[..., object], *arguments: object) -> None:
+        """Have something done in the loop, in the order of these calls; nothing once this is closed."""
+        with self._handing:
+            if not self.is_closed:
+                self.loop.call_soon_threadsafe(work, *arguments)
+
     def close(self) -> None:
-        """End the loop; what it was doing has been cancelled."""
-        if not self.loop.is_closed():
+        """End the loop; who waits for it gets ConnectionLost."""
+        with self._handing:
+            if self.is_closed:
+                return
+            self.is_closed = True
             self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
-            self.loop.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
 
 
 class Producer:
@@ -95,8 +129,8 @@ class Producer:
         self._thread.call(self._producer.publish_many(topic, bodies))
 
     def close(self) -> None:
-        """Close the connection."""
-        if not self._thread.loop.is_closed():
+        """Close the connection; what still waits for an answer gets ConnectionLost."""
+        if not self._thread.is_closed:
             self._thread.call(self._producer.close())
             self._thread.close()
 
@@ -104,33 +138,43 @@ class Producer:
 class Message:
     """One delivered message. Settling has an effect as long as the connection that it came over is there."""
 
-    __slots__ = ("_loop", "_message", "attempts", "body", "id", "is_settled", "time_ns")
+    __slots__ = ("_message", "_thread", "attempts", "body", "id", "is_settled", "time_ns")
 
-    def __init__(self, message: NsqMessage, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, message: NsqMessage, thread: _LoopThread) -> None:
         self.id = message.id
         self.body = message.body
         self.attempts = message.attempts
         self.time_ns = message.time_ns
         self.is_settled = False
         self._message = message
-        self._loop = loop
+        self._thread = thread
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the server still waits for this message to be settled here, as far as is known; touches do not count."""
+        return self._message.is_current and self._thread.loop.time() < self._message.expires_at
+
+    def drop(self) -> None:
+        """Forget the message without a word to the server, which delivers it again; raises as `settle` does."""
+        self._end()
+        self._thread.soon(self._message.drop)
 
     def settle(self) -> None:
         """Say that the message is done with; raises LocalProtocolError when it was settled or given back before."""
         self._end()
-        self._loop.call_soon_threadsafe(self._message.settle)
+        self._thread.soon(self._message.settle)
 
     def requeue(self, delay_ms: int = 0) -> None:
         """Give the message back, to be delivered again after a delay; raises as `settle` does."""
         if delay_ms < 0:
             raise LocalProtocolError(f"a delay of {delay_ms} ms: a delay is not negative")
         self._end()
-        self._loop.call_soon_threadsafe(self._message.requeue, delay_ms)
+        self._thread.soon(self._message.requeue, delay_ms)
 
     def touch(self) -> None:
         """Ask for another full message timeout; raises as `settle` does."""
         self._check()
-        self._loop.call_soon_threadsafe(self._message.touch)
+        self._thread.soon(self._message.touch)
 
     def _check(self) -> None:
         if self.is_settled:
@@ -140,22 +184,40 @@ class Message:
         self._check()
         self.is_settled = True
 
+    def handled(self, subscriber: NsqSubscriber, error: Exception | None = None) -> None:
+        """Settle it if it has not been, or do what `HandlerOptions` say: for `Subscriber.run`."""
+        self.is_settled = True
+        self._thread.soon(subscriber.handled, self._message, error)
 
-class Consumer:
-    """`NsqConsumer` for scripts: subscribes when it is made; raises what that raises. An iterator of messages."""
 
-    def __init__(self, address: str, topic: str, channel: str, options: NsqOptions = _DEFAULTS, *, max_in_flight: int = 200) -> None:
-        self._thread = _LoopThread(f"nsq consumer of {address}")
+class Subscriber:
+    """`NsqSubscriber` for scripts: begins when it is made; raises what that raises. An iterator of messages.
+
+    Several threads may iterate, or call `run`, at once; they share the messages.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        channel: str,
+        options: NsqOptions = _DEFAULTS,
+        *,
+        addresses: Sequence[str] = (),
+        lookups: Sequence[str] = (),
+        max_in_flight: int = 200,
+        handling: HandlerOptions = _HANDLER,
+        lookup: LookupOptions = _LOOKUP,
+    ) -> None:
+        self._subscriber = NsqSubscriber(
+            topic, channel, options, addresses=addresses, lookups=lookups, max_in_flight=max_in_flight, handling=handling, lookup=lookup
+        )
+        self._messages: deque[Message] = deque()
+        self._thread = _LoopThread(f"nsq consumer of {topic}")
         try:
-            self._consumer = self._thread.call(self._open(address, topic, channel, options, max_in_flight))
+            self._thread.call(self._subscriber.__aenter__())
         except BaseException:
             self._thread.close()
             raise
-        self._messages: list[Message] = []  # the next one is last
-
-    @staticmethod
-    async def _open(address: str, topic: str, channel: str, options: NsqOptions, max_in_flight: int) -> NsqConsumer:
-        return await NsqConsumer(address, topic, channel, options, max_in_flight=max_in_flight).__aenter__()
 
     def __enter__(self) -> Self:
         """Be closed at the end."""
@@ -169,38 +231,92 @@ class Consumer:
         """Give messages, and wait for more, until closed; raises what makes it impossible to go on."""
         return self.messages()
 
-    def messages(self, timeout_seconds: float | None = None) -> Iterator[Message]:
-        """Give messages; end when none has come for so long."""
-        while True:
-            while self._messages:
-                yield self._messages.pop()
-            if self._thread.loop.is_closed():
-                return
-            batch = self._thread.call(self._next(timeout_seconds))
-            if not batch:
-                return
-            self._messages = batch
+    @property
+    def addresses(self) -> list[str]:
+        """The servers that are consumed from, or tried."""
+        return self._subscriber.addresses
 
-    async def _next(self, timeout_seconds: float | None) -> list[Message]:
-        """Wait for messages; those that wait here when they are looked at too late are the server's again."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                async for message in self._consumer:
-                    found = [message, *self._consumer.unseen()]
-                    loop = asyncio.get_running_loop()
-                    return [Message(each, loop) for each in reversed(found)]
-        except TimeoutError:
-            pass
-        return []
+    def messages(self, timeout_seconds: float | None = None) -> Iterator[Message]:
+        """Give messages; end when none has come for so long, or when this is closed; raises what `NsqSubscriber` raises."""
+        while not self._thread.is_closed:
+            while (message := self._pop()) is not None:
+                yield message
+            try:
+                if not self._thread.call(self._refill(timeout_seconds)):
+                    return
+            except ConnectionLost:
+                if not self._thread.is_closed:
+                    raise
+
+    def run(self, handler: Callable[[Message], object], *, concurrency: int = 1, timeout_seconds: float | None = None) -> None:
+        """Have `handler` called for every message, in so many threads, until closed or until none has come for so long.
+
+        With one, it is called in this thread. A message that it has neither settled nor given back is settled when it
+        returns; when it raises an Exception, see `HandlerOptions`. A handler that calls `close` settles its message
+        before that.
+        """
+        if concurrency < 1:
+            raise LocalProtocolError(f"concurrency is {concurrency}; it must be at least 1")
+        if concurrency == 1:
+            self._handle_all(handler, timeout_seconds)
+            return
+        with concurrent.futures.ThreadPoolExecutor(concurrency, thread_name_prefix="nsq handler") as pool:
+            futures = [pool.submit(self._handle_all, handler, timeout_seconds) for _ in range(concurrency)]
+            try:
+                for each in concurrent.futures.as_completed(futures):
+                    each.result()
+            except BaseException:
+                self.close()  # else the other threads would go on, and this one wait for them
+                raise
+
+    def flush(self) -> None:
+        """Wait until the servers have acted on every settle so far; raises ConnectionLost or DeadlineExceeded."""
+        self._thread.call(self._subscriber.flush())
 
     def close(self) -> None:
-        """Disconnect; what has been settled before is on its way first, and the rest is given back."""
-        if not self._thread.loop.is_closed():
+        """Disconnect; what has been settled before is on its way first, and what nobody has seen is given back."""
+        if not self._thread.is_closed:
             self._thread.call(self._close())
             self._thread.close()
-            self._messages.clear()
+
+    def _handle_all(self, handler: Callable[[Message], object], timeout_seconds: float | None) -> None:
+        for message in self.messages(timeout_seconds):
+            try:
+                handler(message)
+            except Exception as error:
+                message.handled(self._subscriber, error)
+            else:
+                message.handled(self._subscriber)
+
+    def _pop(self) -> Message | None:
+        """Take the next message that is still ours."""
+        while True:
+            try:
+                message = self._messages.popleft()
+            except IndexError:  # perhaps another thread has taken the last one
+                return None
+            if message.is_ours:
+                return message
+            message.drop()
+
+    async def _refill(self, timeout_seconds: float | None) -> bool:
+        """Wait for messages; they are kept here at once, for a script that is interrupted while it waits."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                found = await self._subscriber.take()
+        except TimeoutError:
+            return False
+        self._messages.extend(Message(each, self._thread) for each in found)
+        return bool(found)
 
     async def _close(self) -> None:
-        for message in self._messages:
+        while (message := self._pop()) is not None:
             message.requeue()
-        await self._consumer.close()
+        await self._subscriber.close()
+
+
+class Consumer(Subscriber):
+    """A `Subscriber` of one server."""
+
+    def __init__(self, address: str, topic: str, channel: str, options: NsqOptions = _DEFAULTS, *, max_in_flight: int = 200) -> None:
+        super().__init__(topic, channel, options, addresses=[address], max_in_flight=max_in_flight)

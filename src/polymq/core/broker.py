@@ -35,6 +35,10 @@ _HOUSEKEEPING_NS: Final = 1_000_000_000
 _TOPICS_PER_STEP: Final = 500
 # More than any disk has.
 _NO_LIMIT: Final = 1 << 62
+# Deliveries after which the other groups have to wait for the next turn, in order: some 5 ms, if each goes to another
+# connection. Whoever has to wait gets more at once, and publishers get their answers meanwhile: with 1,000 topics of
+# five groups under load, twice as many messages pass as when every turn hands out everything that is there.
+_DELIVERIES_PER_TURN: Final = 128
 
 
 class Broker:
@@ -143,12 +147,14 @@ class Broker:
             kernel.waiting_for_disk.clear()
         if not kernel.awake:
             return []
-        groups = kernel.awake
-        kernel.awake = {}
+        awake = kernel.awake
         deliveries: list[Delivery] = []
-        for group in groups:
+        for _ in range(len(awake)):
+            group, _ = awake.popitem(last=False)
             if group.dispatch(deliveries):
-                kernel.awake[group] = None
+                awake[group] = None
+            if len(deliveries) >= _DELIVERIES_PER_TURN:
+                break
         return deliveries
 
     def due_ns(self) -> int | None:

@@ -18,8 +18,9 @@ from polymq.core.views import DeferredView, PeekedView, ScheduledView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from polymq.core.share import Share
     from polymq.core.topic import Partition, Topic
-    from polymq.core.work_group import Share, WorkGroup
+    from polymq.core.work_group import WorkGroup
 
 __all__ = ["browse", "cancel_scheduled", "deferred", "peek", "scheduled"]
 
@@ -100,7 +101,7 @@ def peek(group: WorkGroup, after: int, count_max: int) -> list[PeekedView] | Non
 def _backlog(group: WorkGroup, share: Share, first: int, count_max: int) -> Iterator[int]:
     """Give offsets of messages that wait for a consumer, ascending, from `first` on. Cost: O(given back)."""
     number = share.partition.number
-    waiting = [message_id for message_id, _barrier in group.waiting] if group.lanes is None else group.lanes.waiting()
+    waiting = group.waiting.firsts() if group.lanes is None else group.lanes.waiting()
     mine = (message_id & limits.OFFSET_MAX for message_id in waiting if message_id >> limits.OFFSET_BITS == number)
     given_back = sorted(offset for offset in mine if offset >= first)[:count_max]
     yield from given_back

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.deadlines import Timers
@@ -37,8 +38,8 @@ class Kernel:
         self.journal = store.journal.append
         # What releases of deferred messages may still do in this turn, all partitions together (`schedule.py`).
         self.effort = EFFORT_PER_TURN
-        # Dictionaries stand in for ordered sets: the same input always gives the same order.
-        self.awake: dict[Group, None] = {}
+        # Dictionaries stand in for ordered sets: the same input always gives the same order. `awake` is a queue.
+        self.awake: OrderedDict[Group, None] = OrderedDict()
         self.fresh: dict[Topic, None] = {}
         self.waiting_for_disk: dict[Group, None] = {}
         self.with_settled: dict[WorkGroup, None] = {}

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from polymq.core.group import Delivery, Subscription
     from polymq.core.kernel import Kernel
-    from polymq.core.work_group import Share, WorkGroup
+    from polymq.core.share import Share
+    from polymq.core.work_group import WorkGroup
     from polymq.wire.slices import Slice
 
 __all__ = ["Lanes"]

@@ -8,13 +8,13 @@ it. When leases run out is known per delivery (`Run`), not per message. The othe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from polymq import limits
 from polymq.core import journal_entries
 from polymq.core.deadlines import DueHeap
 from polymq.core.lease_window import FAIL_NOT_OWNED
+from polymq.core.pairs import PairQueue
 from polymq.core.policies import NO_GROUP_POLICY
 from polymq.errors import Refusal, RefusalCode
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from polymq.core.group import Subscription
     from polymq.core.kernel import Kernel
     from polymq.core.lanes import Lanes
-    from polymq.core.work_group import Share
+    from polymq.core.share import Share
 
 __all__ = ["Leases", "Run", "refusal_code"]
 
@@ -58,7 +58,7 @@ class Leases(ABC):
         # Who keeps keys apart, where the policy asks for it; then nothing is in `waiting`.
         self.lanes: Lanes | None = None
         # (message id, offset that new deliveries must reach first)
-        self.waiting: deque[tuple[int, int]] = deque()
+        self.waiting = PairQueue()
         self.deferred = DueHeap()
         self.deferred_count = 0
         self.armed_ns: int | None = None
@@ -115,6 +115,18 @@ class Leases(ABC):
             return
         subscription.touched[message_id] = (deadline_ns, cap_ns)
 
+    def forget_touched(self, subscription: Subscription, ids: memoryview, first: int, count: int) -> None:
+        """Drop the deadlines of messages that were just settled: going over them, or over the touched ones, whichever are fewer."""
+        touched = subscription.touched
+        if count <= len(touched):
+            for index in range(first, first + count):
+                touched.pop(ids[index], None)
+            return
+        for message_id in list(touched):
+            share = self.by_number[message_id >> limits.OFFSET_BITS]
+            if share.window.check(message_id & limits.OFFSET_MAX, subscription.owner):
+                del touched[message_id]
+
     def _delivered_ns(self, subscription: Subscription, share: Share, offset: int, now_ns: int) -> int:
         """Say when a message that is out was delivered."""
         attempts = share.window.slot(offset)[1]
@@ -140,7 +152,7 @@ class Leases(ABC):
         if self.lanes is not None:
             self.lanes.add(message_id)
         else:
-            self.waiting.append((message_id, 0))
+            self.waiting.append(message_id, 0)
 
     def wait(self, message_id: int, share: Share) -> None:
         """Let a message wait for redelivery."""
@@ -148,7 +160,7 @@ class Leases(ABC):
             self.lanes.back(message_id)
             return
         barrier = min(share.partition.limit, share.window.next + _REQUEUE_DEPTH)
-        self.waiting.append((message_id, barrier))
+        self.waiting.append(message_id, barrier)
 
     def defer(self, message_id: int, due_ns: int) -> None:
         """Let a message wait until it is due (wall clock)."""

@@ -79,7 +79,9 @@ class _Replay:
         self.groups: dict[int, _Group] = {}
         # The groups of each topic, of one that is not known yet, too.
         self.members: dict[tuple[str, str], dict[int, _Group]] = {}
+        # The log of each partition's schedule by the partition's number, and the other way round.
         self.schedules: dict[int, int] = {}
+        self.scheduled_for: dict[int, int] = {}
         self.scheduled: dict[int, dict[int, int]] = {}
         # Released offsets of a partition's schedule: (offset that the message gets in the partition, due time, whether
         # the batch has a note that says so).
@@ -119,6 +121,7 @@ class _Replay:
             return
         for number in topic.numbers:
             del self.owners[number]
+            self.scheduled_for.pop(self.schedules.get(number, -1), None)
             for known in (self.schedules, self.scheduled, self.releases):
                 known.pop(number, None)
 
@@ -139,6 +142,7 @@ class _Replay:
 
     def op_schedule_created(self, *, partition: int, number: int) -> None:
         self.schedules[partition] = number
+        self.scheduled_for[number] = partition
         self.next_number = max(self.next_number, number + 1)
 
     def op_group_created(self, **fields: Any) -> None:
@@ -251,8 +255,11 @@ class _Replay:
             self.groups[group_id].cursors[partition] = offset
 
     def truncated(self, entry: bytes) -> None:
-        _kind, partition, end = entries.RELEASED_FORM.unpack(entry)
-        self.truncate(partition, end)
+        _kind, number, end = entries.RELEASED_FORM.unpack(entry)
+        if number in self.scheduled_for:
+            self.truncate_schedule(self.scheduled_for[number], end)
+        else:
+            self.truncate(number, end)
 
     def truncate(self, partition: int, end: int) -> bool:
         """Drop what is noted about offsets from `end` on; True if there was anything."""
@@ -269,6 +276,23 @@ class _Replay:
         return changed
 
     # -- schedules -------------------------------------------------------------------------------------------------
+
+    def truncate_schedule(self, partition: int, end: int) -> bool:
+        """Drop what is noted about offsets from `end` on of a partition's schedule; True if there was anything."""
+        topic = self.owners.get(partition)
+        if topic is None:
+            return False
+        changed = False
+        for known in (self.scheduled.get(partition, {}), self.releases.get(partition, {})):
+            beyond = [offset for offset in known if offset >= end]
+            for offset in beyond:
+                del known[offset]
+            changed = changed or bool(beyond)
+        for group in self.members.get((topic.namespace, topic.name), {}).values():
+            if group.schedule_floors.get(partition, 0) > end:
+                group.schedule_floors[partition] = end
+                changed = True
+        return changed
 
     def scheduled_entry(self, entry: bytes) -> None:
         _kind, partition, first, count, due_ns = entries.SCHEDULED_FORM.unpack(entry)
@@ -386,6 +410,8 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
         for topic_group in topic.groups.values():
             topic_group.released(partition, base_offset, runs)
     for topic in catalogue.topics.values():
+        _cut_schedules(kernel, replay, topic)
+    for topic in catalogue.topics.values():
         if not topic.has_work_group and not all(partition.held_from is not None for partition in topic.partitions):
             # Its groups did not outlive the process: what comes now is for the first that will be.
             topic.hold()
@@ -430,12 +456,27 @@ def _build_schedule(kernel: Kernel, replay: _Replay, topic: Topic, partition: Pa
     found = reconcile(partition.log, log, waiting, replay.releases.get(partition.number, {}))
     for entry in found.entries(partition.number):
         kernel.journal(entry)
-    for base_offset, runs in found.unsure:
+    for base_offset, runs in found.kept:
         schedule.restore_release(base_offset, runs)
     for offset, due_ns in waiting.items():
-        if log.start <= offset < log.end:
+        # Of a log that could not be read nobody knows where it ends: the next start may find them.
+        if log.failed or log.start <= offset < log.end:
             schedule.restore(offset, due_ns)
     return [(topic, partition, base_offset, runs) for base_offset, runs in found.done]
+
+
+def _cut_schedules(kernel: Kernel, replay: _Replay, topic: Topic) -> None:
+    """Forget what was noted about scheduled messages that a power loss took: others get their offsets.
+
+    Not before groups have been told of releases: one that is in the partition may be of a message that is not in the
+    schedule's log any more.
+    """
+    for partition in topic.partitions:
+        if partition.schedule is None:
+            continue
+        log = partition.schedule.log
+        if not log.failed and replay.truncate_schedule(partition.number, log.end):
+            kernel.journal(entries.truncated(log.number, log.end))
 
 
 def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:

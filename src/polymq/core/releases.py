@@ -22,17 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["Found", "reconcile"]
 
 _PAIRS_PER_ENTRY: Final = 4096
+_OFFSET_END: Final = 1 << 63
 
 
 @dataclass(slots=True)
 class Found:
     """What the journal did not know. `done`: (first offset in the partition, runs of offsets in the schedule).
 
-    `unsure` are releases into a log that cannot be read as far: where it ends is for a later start to find out.
+    `kept` are the releases that may be lost yet: in the log behind its last checkpoint, or into a log that cannot be
+    read as far. Where it ends is for a later start to find out.
     """
 
     done: list[tuple[int, bytes]] = field(default_factory=list)
-    unsure: list[tuple[int, bytes]] = field(default_factory=list)
+    kept: list[tuple[int, bytes]] = field(default_factory=list)
     # Due time by offset in the schedule.
     undone: dict[int, int] = field(default_factory=dict)
 
@@ -51,16 +53,18 @@ def reconcile(log: Log, schedule_log: Log, waiting: dict[int, int], releases: Ma
     `releases` is what the journal says was appended: (offset in the partition, due time, whether its batch has a note).
     """
     found = Found()
-    unsure: list[tuple[int, int]] = []
     noted = {offset: target for target, offset in _noted(log, schedule_log)}
+    kept = {offset: target for offset, target in noted.items() if target >= log.durable}
     for offset, (target, due_ns, has_note) in releases.items():
-        if target < log.durable or offset in noted or (not has_note and target < log.end):
+        if target < log.durable or offset in noted:
             continue
-        if log.failed:
-            unsure.append((target, offset))
+        if log.failed or (not has_note and target < log.end):
+            kept[offset] = target
         else:
             found.undone[offset] = due_ns
-    found.unsure = _stretches(unsure)
+    # Offsets behind the end of the schedule are for other messages by the time of the next start.
+    there = schedule_log.end if not schedule_log.failed else _OFFSET_END
+    found.kept = _stretches(sorted((target, offset) for offset, target in kept.items() if offset < there))
     lost = [(target, offset) for offset, target in noted.items() if waiting.pop(offset, None) is not None]
     found.done = _stretches(lost)
     waiting.update(found.undone)
@@ -71,13 +75,14 @@ def _noted(log: Log, schedule_log: Log) -> Iterator[tuple[int, int]]:
     """Give (offset in the partition, offset in the schedule) of what the batches behind the last checkpoint say.
 
     A power loss may take the end of the schedule's log while the release stays; other messages get those offsets then,
-    in a later epoch. A release from before that is not theirs.
+    in a later epoch. A release from before that is not theirs. (The epoch that has just begun has no messages yet.)
     """
-    firsts = [first for _epoch, first in schedule_log.epochs]
+    epochs = [(epoch, first) for epoch, first in schedule_log.epochs if first < schedule_log.end] or [(0, 0)]
+    firsts = [first for _epoch, first in epochs]
     for base_offset, epoch, note in log.notes:
         for index, offset in enumerate(expand_runs(note)):
             at = bisect_right(firsts, offset) - 1
-            if at >= 0 and schedule_log.epochs[at][0] <= epoch:
+            if at >= 0 and epochs[at][0] <= epoch:
                 yield base_offset + index, offset
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
     from polymq.core.lease_window import LeaseWindow
     from polymq.core.ports import Log
-    from polymq.core.work_group import Share, WorkGroup
+    from polymq.core.share import Share
+    from polymq.core.work_group import WorkGroup
     from polymq.wire.records import Message
     from polymq.wire.slices import Slice
 
@@ -121,7 +122,7 @@ class Retiring:
         """Settle the oldest messages that nobody holds, given-back ones first."""
         group = self._group
         while count > 0 and group.waiting:
-            message_id, _barrier = group.waiting.popleft()
+            message_id, _barrier = group.waiting.pop()
             share = group.by_number[message_id >> limits.OFFSET_BITS]
             share.window.discard(message_id & limits.OFFSET_MAX)
             group.dirty(share)

@@ -130,7 +130,7 @@ class Schedule:
         self._kernel.schedules.arm(self, due_ns)
 
     def restore_release(self, base_offset: int, runs: bytes) -> None:
-        """Recovery: whether these were appended cannot be seen now. They wait for a later start to see it."""
+        """Recovery: these were appended, and may be lost yet, or cannot be seen now. A later start may have to append them."""
         self._released.append((base_offset, sum(count for _first, count in _RUN.iter_unpack(runs)), runs))
 
     # -- releasing -------------------------------------------------------------------------------------------------

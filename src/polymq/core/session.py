@@ -5,6 +5,7 @@ A session belongs to one connection (or one HTTP request's principal). Access is
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polymq import limits
@@ -342,8 +343,13 @@ class Session:
         self._authorize(Action.READ, topic)
         partitions = self._topic(topic).partitions
         if not 0 <= partition < len(partitions):
-            raise Refusal(RefusalCode.TOPIC_NOT_FOUND, f"topic {topic} has partitions 0 … {len(partitions) - 1}")
+            raise _no_partition(topic, len(partitions))
         return partitions[partition].log
+
+    def partition_count(self, topic: str) -> int:
+        """Say how many partitions a topic has."""
+        self._authorize_look(topic)
+        return len(self._topic(topic).partitions)
 
     def commit_offset(self, topic: str, group: str, partition: int, offset: int) -> None:
         """Note where a cursor group goes on; makes the group."""
@@ -404,8 +410,8 @@ class Session:
         self._authorize(Action.MANAGE, topic, group)
         assert (offset is None) != (time_ns is None)
         found = self._work_group(topic, group)
-        if partition is not None:
-            self.log(topic, partition)
+        if partition is not None and not 0 <= partition < len(found.shares):
+            raise _no_partition(topic, len(found.shares))
         shares = found.shares if partition is None else [found.shares[partition]]
         targets: list[int] = []
         for share in shares:
@@ -424,7 +430,7 @@ class Session:
 
     def topic_policy(self, topic: str) -> TopicPolicy:
         """Say how old and how many the messages of a topic may be."""
-        self._authorize(Action.READ, topic)
+        self._authorize_look(topic)
         return self._topic(topic).policy
 
     def set_topic_policy(self, topic: str, policy: TopicPolicy) -> None:
@@ -435,7 +441,7 @@ class Session:
 
     def group_policy(self, topic: str, group: str) -> GroupPolicy:
         """Say how a work group treats its messages."""
-        self._authorize(Action.READ, topic, group)
+        self._authorize_look(topic, group)
         return self._work_group(topic, group).policy
 
     def set_group_policy(self, topic: str, group: str, policy: GroupPolicy) -> None:
@@ -466,11 +472,12 @@ class Session:
         return topic_view(topic, groups=groups, consumers=consumers, latency=latency)
 
     def producers(self) -> tuple[ProducerView, ...]:
-        """Describe every session that has published to what may be read, the oldest first."""
+        """Describe every session that has published to what may be read, as far as it has, the oldest first."""
         views = (producer_view(session) for session in self.broker.sessions if session.published)
         if self.principal.permissions is None:
             return tuple(views)
-        return tuple(view for view in views if any(self._may(Action.READ, topic) for topic, _ in view.published))
+        seen = (replace(view, published=tuple(each for each in view.published if self._may(Action.READ, each[0]))) for view in views)
+        return tuple(view for view in seen if view.published)
 
     def health(self) -> list[str]:
         """Say what is wrong with the data folder, for people; empty when well."""
@@ -483,6 +490,11 @@ class Session:
             if self._expired:
                 raise Refusal(RefusalCode.LOGIN_EXPIRED)
             raise Refusal(RefusalCode.UNAUTHENTICATED if self.principal is STRANGER else RefusalCode.FORBIDDEN)
+
+    def _authorize_look(self, topic: str, group: str = "") -> None:
+        """Let see how something is whoever may read it or change it."""
+        if not self._may(Action.MANAGE, topic, group):
+            self._authorize(Action.READ, topic, group)
 
     def _may(self, action: Action, topic: str, group: str = "") -> bool:
         key = (action, topic, group)
@@ -498,6 +510,10 @@ class Session:
     def _refuse_when_stopping(self) -> None:
         if self.broker.stopping:
             raise Refusal(RefusalCode.SHUTTING_DOWN)
+
+
+def _no_partition(topic: str, count: int) -> Refusal:
+    return Refusal(RefusalCode.TOPIC_NOT_FOUND, f"topic {topic} has partitions 0 … {count - 1}")
 
 
 def _due_ns(wall_ns: int, delay_ns: int) -> int:

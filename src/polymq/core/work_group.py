@@ -18,90 +18,25 @@ from polymq.core.lanes import Lanes
 from polymq.core.latency import DeliveryTimes, LatencyWindow
 from polymq.core.lease_window import LeaseWindow
 from polymq.core.leases import Leases, Run, refusal_code
-from polymq.core.reading import reach
 from polymq.core.retiring import Retiring
+from polymq.core.share import Share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from polymq.core.kernel import Kernel
     from polymq.core.policies import GroupPolicy
-    from polymq.core.ports import Listener, Reader
+    from polymq.core.ports import Listener
     from polymq.core.topic import Partition, Topic
     from polymq.errors import RefusalCode
     from polymq.wire.slices import Slice
 
-__all__ = ["Share", "WorkGroup"]
+__all__ = ["WorkGroup"]
 
 # Deliveries of a group in one dispatch: those of single messages (given back, sampled, ordered) cost about 10 us each.
 _DELIVERIES_MAX: Final = 256
-
-
-class Share:
-    """A work group's state in one partition."""
-
-    __slots__ = ("ahead", "back", "partition", "reader", "times", "window")
-
-    def __init__(self, partition: Partition, window: LeaseWindow) -> None:
-        self.partition = partition
-        self.window = window
-        self.reader: Reader | None = None
-        self.back: Reader | None = None
-        self.ahead = Ahead()
-        # When what was handed out was published; None: it is not measured.
-        self.times: DeliveryTimes | None = None
-
-    @property
-    def limit(self) -> int:
-        """The offset before which messages may be handed out without looking further."""
-        limit = self.partition.limit
-        return self.ahead.boundary(self.window.next, limit) if self.ahead else limit
-
-    @property
-    def untouched(self) -> int:
-        """How many messages were never handed out."""
-        next_offset: int = self.window.next
-        return max(0, self.partition.limit - next_offset - self.ahead.left_out)
-
-    @property
-    def attempts(self) -> int:
-        """The attempt that handing out the next message is."""
-        return min(self.ahead.attempts_at(self.window.next) + 1, limits.ATTEMPTS_MAX) if self.ahead else 1
-
-    def pass_left_out(self) -> None:
-        """Step over what is left out, if the group has come to it."""
-        next_offset: int = self.window.next
-        end = self.ahead.pass_to(next_offset)
-        if end > next_offset:
-            self.window.skip(end - next_offset)
-
-    def take(self, count: int, size_bytes: int) -> Slice | None:
-        """Read the next messages that were never handed out."""
-        if self.ahead:
-            self.pass_left_out()
-        start = self.window.next
-        count = min(count, self.limit - start)
-        if count <= 0:
-            return None
-        if self.reader is None:
-            self.reader = self.partition.log.reader(start)
-        elif self.reader.offset != start and not reach(self.reader, start):
-            return None
-        return self.reader.take(count, size_bytes)
-
-    def take_back(self, offset: int) -> Slice | None:
-        """Read one message that was handed out before; None while the disk is read."""
-        if self.back is None:
-            self.back = self.partition.log.reader(offset)
-        elif self.back.offset != offset:
-            self.back.seek(offset)
-        piece = self.back.take(1, limits.SLICE_SIZE_BYTES_MAX)
-        return piece if piece is None or piece.offset == offset else None
-
-    @property
-    def waiting_for_disk(self) -> bool:
-        """Whether a read is under way."""
-        return (self.reader is not None and self.reader.waiting) or (self.back is not None and self.back.waiting)
+# Given-back messages in one dispatch that have to be looked for in the log, if they lie in no order: 0.1 ms each.
+_LOOKUPS_MAX: Final = 32
 
 
 class WorkGroup(Leases):
@@ -133,6 +68,7 @@ class WorkGroup(Leases):
         self._owners = 0
         self._turn = 0
         self._deliveries_max = _DELIVERIES_MAX
+        self._lookups_left = _LOOKUPS_MAX
         self._share_turn = 0
         self._dirty_shares: set[Share] = set()
         self.latency: LatencyWindow | None = None
@@ -169,7 +105,8 @@ class WorkGroup(Leases):
             self.lanes = Lanes(self._kernel, self)
             self.waiting.clear()
         elif not policy.ordered and self.lanes is not None:
-            self.waiting.extend((message_id, 0) for message_id in sorted(self.lanes.waiting()))
+            for message_id in sorted(self.lanes.waiting()):
+                self.waiting.append(message_id, 0)
             self.lanes = None
         self._kernel.wake(self)
 
@@ -205,6 +142,7 @@ class WorkGroup(Leases):
             ready = ready[start:] + ready[:start]
             quota = max(1, -(-self.depth // len(ready)))
         self._deliveries_max = max(1, _DELIVERIES_MAX // len(ready))
+        self._lookups_left = _LOOKUPS_MAX
         more = served = False
         for consumer in ready:
             if self._serve(consumer, quota, deliveries):
@@ -245,7 +183,7 @@ class WorkGroup(Leases):
             count = self._sample(consumer)
         for _ in self.shares:
             share = self.shares[self._share_turn]
-            piece = self.take_new(share, count, size_bytes) if count else None
+            piece = self.take_new(share, self._before_given_back(share, count), size_bytes) if count else None
             if len(self.shares) > 1:
                 self._share_turn = (self._share_turn + 1) % len(self.shares)
             if piece is not None:
@@ -255,6 +193,14 @@ class WorkGroup(Leases):
                 self._out(consumer, share, piece, attempts=attempts, now_ns=now_ns)
                 return Delivery(consumer, piece, attempts)
         return None
+
+    def _before_given_back(self, share: Share, count: int) -> int:
+        """Say how many of `count` new messages come before the first that was given back: those that were there then."""
+        if not self.waiting:
+            return count
+        message_id, barrier = self.waiting.peek()
+        ahead = barrier - share.window.next
+        return min(count, ahead) if ahead > 0 and message_id >> limits.OFFSET_BITS == share.partition.number else count
 
     def take_new(self, share: Share, count: int, size_bytes: int) -> Slice | None:
         """Read the next messages that were never handed out, and are not too old."""
@@ -293,16 +239,21 @@ class WorkGroup(Leases):
     def _next_again(self, consumer: Subscription, now_ns: int) -> Delivery | None:
         """Take the first given-back message whose turn has come."""
         while self.waiting:
-            message_id, barrier = self.waiting[0]
+            message_id, barrier = self.waiting.peek()
             share = self.by_number[message_id >> limits.OFFSET_BITS]
             offset = message_id & limits.OFFSET_MAX
             if share.window.next < barrier and share.window.next < share.limit:
                 return None
+            if self._lookups_left <= 0:
+                self._kernel.wake(self)
+                return None
+            before = share.lookups
             piece = share.take_back(offset)
+            self._lookups_left -= share.lookups - before
             if piece is None:
                 if share.back is not None and share.back.waiting:
                     return None
-                self.waiting.popleft()
+                self.waiting.pop()
                 self.cannot_read(share, offset)
                 continue
             if self.retiring is not None:
@@ -310,10 +261,11 @@ class WorkGroup(Leases):
                 if retired is None:
                     return None
                 if retired:
-                    self.waiting.popleft()
+                    self.waiting.pop()
                     continue
-            self.waiting.popleft()
-            return self.give_again(consumer, share, offset, piece, now_ns)
+            self.waiting.pop()
+            if not self.sampled_out(consumer, share, offset):
+                return self.give_again(consumer, share, offset, piece, now_ns)
         return None
 
     def cannot_read(self, share: Share, offset: int) -> None:
@@ -374,15 +326,16 @@ class WorkGroup(Leases):
             at += looked_at
             self.dirty(share)
         done = count - len(failures)
+        # Whoever had room before was given all that there was, so there is something to do only for who had none.
+        if subscription.leased >= subscription.credit or self.lanes is not None:
+            self._kernel.wake(self)
         subscription.leased -= done
         subscription.settled += done
         self.settled_count += done
         if subscription.touched:
-            for index in range(first, end):
-                subscription.touched.pop(ids[index], None)
+            self.forget_touched(subscription, ids, first, count)
         if self.lanes is not None:
             self.lanes.settled(ids, first, count)
-        self._kernel.wake(self)
         return [(index, refusal_code(code)) for index, code in failures]
 
     def _measure(self, share: Share, ids: memoryview, first: int, end: int, left_out: list[int]) -> None:
@@ -482,7 +435,7 @@ class WorkGroup(Leases):
             consumer.runs = deque(run for run in consumer.runs if run.share is not share)
             for message_id in [message_id for message_id in consumer.touched if message_id >> limits.OFFSET_BITS == number]:
                 del consumer.touched[message_id]
-        self.waiting = deque(row for row in self.waiting if row[0] >> limits.OFFSET_BITS != number)
+        self.waiting.keep(lambda message_id: message_id >> limits.OFFSET_BITS != number)
         self.unreadable = [message_id for message_id in self.unreadable if message_id >> limits.OFFSET_BITS != number]
         self.deferred.drop_between(number << limits.OFFSET_BITS, (number + 1) << limits.OFFSET_BITS)
         self.deferred_count = len(self.deferred)
@@ -530,7 +483,7 @@ class WorkGroup(Leases):
                     share.window.restore(offset, attempts, deferred=True)
                     self.defer(message_id, due[message_id])
                 else:
-                    self.waiting.append((message_id, 0))
+                    self.waiting.append(message_id, 0)
 
     def entries(self) -> Iterator[bytes]:
         """Give the journal entries that rebuild the group's place in every partition."""

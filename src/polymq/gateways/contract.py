@@ -23,15 +23,19 @@ if TYPE_CHECKING:
 
     GatewayFactory = Callable[["Peer"], "Gateway"]
 
-__all__ = ["HANDSHAKE_TIMEOUT", "BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
+__all__ = ["HANDSHAKE_END", "HANDSHAKE_TIMEOUT", "Asked", "BaseGateway", "Gateway", "Layer", "LayerFailed", "Peer"]
 
 # The reason of `upgrade_failed` when the peer did not shake hands in time.
 HANDSHAKE_TIMEOUT: Final = "i/o timeout"
+HANDSHAKE_END: Final = "EOF"
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end: `host` and `port` of the peer (a path and 0 for a unix socket), and where it came in."""
+    """Who is at the other end: `host` and `port` of the peer (a path and 0 for a unix socket), and where it came in.
+
+    `host` of somebody who came by IPv4 is an address of IPv4, whatever the listener is.
+    """
 
     host: str
     port: int
@@ -39,8 +43,20 @@ class Peer:
 
     @property
     def remote_host(self) -> str:
-        """The peer's IP address, as it is told to others: nothing for a unix socket, IPv4 as such."""
-        return self.host.removeprefix("::ffff:") if self.port else ""
+        """The peer's IP address, as it is told to others: nothing for a unix socket."""
+        return self.host if self.port else ""
+
+    @property
+    def address(self) -> str:
+        """Host and port, as statistics and directories show them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Asked(Protocol):
+    """A question that has been put."""
+
+    def cancel(self) -> None:
+        """Want no answer any more: `answered` is not called. Nothing happens once it was."""
 
 
 class Gateway(Protocol):

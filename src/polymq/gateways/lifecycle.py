@@ -30,9 +30,9 @@ class Sign(enum.Enum):
 
 
 class Liveness:
-    """Heartbeats at a fixed interval from the start, and a read deadline of two intervals that every input moves.
+    """Heartbeats at a fixed interval from the start, and a read deadline of two intervals that every sign of life moves.
 
-    Cost: one look at the clock per input; the deadline's timer is only set anew when it comes up.
+    Cost: one look at the clock per sign; the deadline's timer is only set anew when it comes up.
     """
 
     __slots__ = ("_beat_at_ns", "_heard_ns", "_interval_ns", "_monotonic_ns", "_silence_ns")
@@ -63,10 +63,9 @@ class Liveness:
         due_ns = self._heard_ns + self._silence_ns
         effects.append(SetTimer(TimerName.READ_DEADLINE, due_ns if interval_ns else None))
 
-    def heard(self) -> int:
-        """Note that the peer said something, and give the time."""
-        self._heard_ns = now_ns = self._monotonic_ns()
-        return now_ns
+    def heard(self, now_ns: int) -> None:
+        """Note that the peer said something."""
+        self._heard_ns = now_ns
 
     def timer(self, name: TimerName, effects: list[Effect]) -> Sign:
         """Say what a timer means, and set the next one."""

@@ -13,7 +13,7 @@ from polymq.gateways.outbox import Outbox
 from polymq.limits import OUTBOX_SIZE_BYTES_HIGH
 
 if TYPE_CHECKING:
-    from polymq.gateways.contract import Gateway, Peer
+    from polymq.gateways.contract import Asked, Gateway, Peer
     from polymq.gateways.outbox import BufferPool
     from polymq.server.ports import Stream
     from polymq.wire.layers import LayerStack
@@ -57,6 +57,7 @@ class Connection:
         "peer",
         "private",
         "publishes",
+        "question",
         "rest",
         "state",
         "stream",
@@ -81,6 +82,7 @@ class Connection:
         self.wire: Outbox | None = None  # with layers: what they made of the outbox
         self.watched = (False, False)
         self.asking: int | None = None  # the token of the question that input waits for
+        self.question: Asked | None = None
         self.paused = False  # by its gateway
         self.publishes = False  # is not read while the store is congested
         self.consumes = False  # deliveries have come: what it is told otherwise waits for those of the turn
@@ -98,6 +100,12 @@ class Connection:
         if self.state is ConnectionState.OPEN:
             return not (self.paused or self.asking is not None or self.flooded or (congested and self.publishes))
         return self.state is ConnectionState.LINGERING
+
+    def forget_question(self) -> None:
+        """Want no answer to what was asked, if it is still to come."""
+        question, self.question = self.question, None
+        if question is not None:
+            question.cancel()
 
     def waiting_size_bytes(self) -> int:
         """How much output waits in all."""

@@ -58,7 +58,7 @@ class _Surroundings:
 
     def __init__(self, node: Node, announcer: Announcer, registry: Registry | None) -> None:
         self.directories = announcer.known
-        self.ask = node.outside.ask
+        self.ask = node.directories_outside.ask
         self.connect_timeout_ns = node.settings.nsq.http_client_connect_timeout_ns
         self.timeout_ns = node.settings.nsq.http_client_request_timeout_ns
         self._node = node

@@ -21,7 +21,7 @@ from polymq.gateways.nsq.http import TlsRequired, concerns_all, nsq_router
 from polymq.gateways.nsq.http_answers import refuse as refuse_nsq
 from polymq.gateways.nsq.http_context import NsqChanging, NsqHttp, NsqNode
 from polymq.gateways.nsq.tcp import NsqGateway
-from polymq.gateways.nsqlookup.http import LookupHttp, lookup_router
+from polymq.gateways.nsqlookup.http import OPEN_METHODS, LookupHttp, concerns_every_node, lookup_router
 from polymq.gateways.nsqlookup.registry import Registry
 from polymq.gateways.nsqlookup.tcp import LookupGateway
 from polymq.protocols.http.router import Route, Router
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from polymq.server.node import Node
     from polymq.server.tasks import Tasks
     from polymq.wire.exchange import Request, Response
-    from polymq.wire.layers import Layer
 
 __all__ = ["Mount", "mount_all", "nsq_settings", "start_statsd"]
 
@@ -131,7 +130,7 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     listener = _listen("server.http", address, backlog)
     guarded = _guarded(node, router, lambda door, session: replace(door, session=session), refuse, "/healthz", all_statistics)
     answers: dict[int, int] = {}
-    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer), door, node.clock, peer, answers=answers), answers))
+    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer, None), door, node.clock, peer, answers=answers), answers))
 
 
 def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discovery) -> None:
@@ -174,7 +173,7 @@ def _mount_nsq_http(
     context: NsqHttp,
     http: SocketListener | None,
     https: SocketListener | None,
-    make_tls: Callable[[], Layer] | None,
+    make_tls: Callable[[], TlsLayer] | None,
 ) -> None:
     """Have nsqd's HTTP interface answer: the same endpoints behind both ports."""
     router: Router[NsqHttp] = nsq_router(context.settings)
@@ -184,14 +183,18 @@ def _mount_nsq_http(
         plain: dict[int, int] = {}
 
         def answer_plain(peer: Peer) -> Gateway:
-            return HttpGateway(tls_required or guarded(peer), context, node.clock, peer, answers=plain)
+            return HttpGateway(tls_required or guarded(peer, None), context, node.clock, peer, answers=plain)
 
         mounts.append(Mount(_NSQ_HTTP, http, answer_plain, plain))
     if https is not None:
         within: dict[int, int] = {}
-        mounts.append(
-            Mount("NSQ's HTTPS", https, lambda peer: HttpGateway(guarded(peer), context, node.clock, peer, make_tls, within), within)
-        )
+
+        def answer_within(peer: Peer) -> Gateway:
+            assert make_tls is not None  # or there would be no such port
+            tls = make_tls()
+            return HttpGateway(guarded(peer, tls), context, node.clock, peer, lambda: tls, within)
+
+        mounts.append(Mount("NSQ's HTTPS", https, answer_within, within))
 
 
 def _guarded(
@@ -201,14 +204,25 @@ def _guarded(
     refuse: Callable[[int], Response],
     open_path: str,
     concerns_all: Callable[[Request], Action | None],
-) -> Callable[[Peer], Answering[Context]]:
-    """Have requests of a connection answered: by the router, or by a guard in front of it if the settings ask for that."""
+    *,
+    open_methods: frozenset[str] = frozenset(),
+) -> Callable[[Peer, TlsLayer | None], Answering[Context]]:
+    """Have requests of a connection answered: by the router, or by a guard in front of it if the settings ask for that.
+
+    What is made wants to know the connection's TLS, if it has that, for authentication servers may judge by it.
+    """
     if node.guests is None:
-        return lambda _peer: router
+        return lambda _peer, _tls: router
     door = GuardedDoor(
-        router, node.guests, with_session=with_session, refuse=refuse, open_paths=frozenset({open_path}), concerns_all=concerns_all
+        router,
+        node.guests,
+        with_session=with_session,
+        refuse=refuse,
+        open_paths=frozenset({open_path}),
+        concerns_all=concerns_all,
+        open_methods=open_methods,
     )
-    return lambda peer: GuardedRouter(door, peer, node.clock)
+    return lambda peer, tls: GuardedRouter(door, peer, node.clock, tls)
 
 
 def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp_port: int, http_port: int) -> NsqHttp:
@@ -234,7 +248,7 @@ def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp
         ),
         make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
         settings=settings,
-        options=nsqd_options(section, broadcast_address=_broadcast_address(node), http_port=http_port),
+        options=nsqd_options(section, node.settings.store, broadcast_address=_broadcast_address(node), http_port=http_port),
         change_log_level=_change_log_level,
         change_lookupd_addresses=discovery.announce_to,
         changing=NsqChanging(level, list(section.lookupd_tcp_addresses)),
@@ -257,10 +271,18 @@ def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | No
     if tcp is not None:
         mounts.append(Mount("NSQ lookup", tcp, lambda peer: LookupGateway(registry, identity, peer, node.clock.monotonic_ns)))
     if http is not None:
-        router, context = lookup_router(), LookupHttp(registry, node.clock)
+        context = LookupHttp(registry, node.clock)
+        guarded = _guarded(
+            node, lookup_router(), lambda context, _session: context, refuse_nsq, "/ping", concerns_every_node, open_methods=OPEN_METHODS
+        )
         answers: dict[int, int] = {}
         mounts.append(
-            Mount("NSQ lookup's HTTP", http, lambda peer: HttpGateway(router, context, node.clock, peer, answers=answers), answers)
+            Mount(
+                "NSQ lookup's HTTP",
+                http,
+                lambda peer: HttpGateway(guarded(peer, None), context, node.clock, peer, answers=answers),
+                answers,
+            )
         )
     return registry
 

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from polymq.config_values import TcpAddress, UnixAddress, format_address
 from polymq.gateways.contract import Peer
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from polymq.config_values import Address
 
 __all__ = ["SocketListener", "SocketStream"]
+
+# What IPv4's addresses begin with where they are written as IPv6's.
+_MAPPED: Final = "::ffff:"
 
 
 class SocketStream:
@@ -69,7 +72,7 @@ class SocketListener:
             return SocketStream(connected), Peer(host=self._path, port=0, listener=self.address)
         # Answers are gathered into one write per turn already; waiting for more would only add a delay.
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return SocketStream(connected), Peer(host=peer[0], port=peer[1], listener=self.address)
+        return SocketStream(connected), Peer(host=_plain(peer[0]), port=peer[1], listener=self.address)
 
     def close(self) -> None:
         """Take no more connections; a unix socket's file goes."""
@@ -77,6 +80,12 @@ class SocketListener:
         if self._path:
             with contextlib.suppress(FileNotFoundError):
                 Path(self._path).unlink()
+
+
+def _plain(host: str) -> str:
+    """Write the address of somebody who came by IPv4 to a listener of IPv6 as one of IPv4, as Go does."""
+    unmapped = host.removeprefix(_MAPPED)
+    return unmapped if "." in unmapped else host
 
 
 def _listen_tcp(address: TcpAddress, backlog: int) -> socket.socket:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import resource
 import secrets
 import ssl
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
 from polymq.gateways.http.guard import Guests
+from polymq.limits import LOOKUP_QUESTIONS_TOTAL_MAX
 from polymq.server.access import make_logins
 from polymq.server.dialer import SocketDialer
 from polymq.server.outside import HttpOutside
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Node", "SystemClock", "core_settings", "store_settings"]
 
+# The least fits the usual 1,024 descriptors; the most are some thousand maps, far below the 65,530 that a process may have.
+_OPEN_SEGMENTS_MIN: Final = 400
+_OPEN_SEGMENTS_MAX: Final = 4000
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 log = logging.getLogger(__name__)
@@ -48,9 +53,14 @@ class SystemClock:
         self.wall_ns = time.time_ns
 
 
-def store_settings(settings: Settings, *, disk_bytes: int) -> StoreSettings:
-    """Say what the store has to know. A sync is begun at half the promised interval: it has the other half to end."""
+def store_settings(settings: Settings, *, disk_bytes: int, descriptors: int) -> StoreSettings:
+    """Say what the store has to know. A sync is begun at half the promised interval: it has the other half to end.
+
+    `descriptors` is how many this process may have. Half of those that connections leave are for segments, two each:
+    topics in use beyond that cost opening and mapping a file whenever their turn comes.
+    """
     return StoreSettings(
+        open_segments_max=min(max((descriptors - settings.server.connections_max) // 4, _OPEN_SEGMENTS_MIN), _OPEN_SEGMENTS_MAX),
         sync_interval_ns=settings.store.sync_interval_ns // 2,
         free_bytes_min=settings.store.free_space.of(disk_bytes),
     )
@@ -88,7 +98,7 @@ class Node:
             clock=self.clock,
             boot_id=_boot_id(),
             random_u64=lambda: secrets.randbits(64),
-            settings=store_settings(settings, disk_bytes=disk_bytes),
+            settings=store_settings(settings, disk_bytes=disk_bytes, descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         )
         self.broker = Broker(
             self.store,
@@ -104,7 +114,10 @@ class Node:
         register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
         register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
-        self.outside = self.pump.outside = HttpOutside(self.dialer, self.pump, self.clock, partial(_client_context, settings))
+        ask = partial(HttpOutside, self.dialer, self.pump, self.clock, partial(_client_context, settings))
+        self.outside = self.pump.outside = ask()
+        # Directories are asked for themselves, so that no authentication server can cost a new topic its channels.
+        self.directories_outside = ask(questions_max=LOOKUP_QUESTIONS_TOTAL_MAX)
         self.guests: Guests | None = None
         if self.logins is not None and settings.access.http == "login":
             self.guests = Guests(self.broker, self.clock, self.logins, self.outside.ask)

@@ -8,6 +8,7 @@ from polymq.config_values import format_address
 from polymq.core.access import ANONYMOUS
 from polymq.gateways.nsq.stats_memory import memory_of_this_process
 from polymq.gateways.nsq.statsd import StatsdReport, statsd_prefix
+from polymq.protocols.http.client import without_user
 from polymq.server.statsd import StatsdSender
 from polymq.server.tls import http_requires_tls, tcp_requires_tls
 
@@ -17,21 +18,27 @@ if TYPE_CHECKING:
 
 __all__ = ["nsqd_options", "statsd_sender"]
 
+# nsqd's default: messages between two syncs. Here they go by time, unless each publish is one.
+_SYNC_EVERY: Final = 2500
 # The numbers by which TLS calls its versions in handshakes.
 _TLS_VERSIONS: Final = {"ssl3.0": 0x0300, "tls1.0": 0x0301, "tls1.1": 0x0302, "tls1.2": 0x0303, "tls1.3": 0x0304}
 
 
-def nsqd_options(section: config_sections.NsqSettings, *, broadcast_address: str, http_port: int) -> dict[str, object]:
-    """Give the options of nsqd that the section answers for, as `/config` shows them."""
+def nsqd_options(
+    section: config_sections.NsqSettings, store: config_sections.StoreSettings, *, broadcast_address: str, http_port: int
+) -> dict[str, object]:
+    """Give the options of nsqd that the sections answer for, as `/config` shows them."""
     address = section.statsd_address
     return {
+        "sync_every": 1 if store.durability == "fsync" else _SYNC_EVERY,
+        "sync_timeout": store.sync_interval_ns,
         "tls_cert": section.tls_cert,
         "tls_key": section.tls_key,
         "tls_client_auth_policy": "" if section.tls_client_auth_policy == "none" else section.tls_client_auth_policy,
         "tls_root_ca_file": section.tls_root_ca_file,
         "tls_required": 2 if http_requires_tls(section) else 1 if tcp_requires_tls(section) else 0,
         "tls_min_version": _TLS_VERSIONS[section.tls_min_version],
-        "auth_http_addresses": list(section.auth_http_addresses),
+        "auth_http_addresses": [without_user(address) for address in section.auth_http_addresses],
         "http_client_connect_timeout": section.http_client_connect_timeout_ns,
         "http_client_request_timeout": section.http_client_request_timeout_ns,
         "max_channel_consumers": section.max_channel_consumers,

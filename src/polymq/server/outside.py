@@ -2,7 +2,8 @@
 
 Each question is a connection of its own in the pump, with a gateway that writes the request and reads the answer.
 Whatever the server does, a question ends within its time and its bytes, and the result is handed over in a turn of
-its own: an answer, or a failure that says what was wrong. Nobody else notices, however many questions wait.
+its own: an answer, or a failure that says what was wrong. A server that hangs has a part of the questions that may be
+asked at a time, so whoever asks another one does not notice, however many wait for it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.core.ports import Clock
-    from polymq.gateways.contract import Gateway, Peer
+    from polymq.gateways.contract import Asked, Gateway, Peer
     from polymq.gateways.effects import Effect
     from polymq.server.ports import Alarms, Dial, Dialer
     from polymq.server.timers import Alarm
@@ -32,21 +33,29 @@ __all__ = ["HttpOutside"]
 
 _AT_ONCE: Final = 0  # a due time that is always past
 _TOO_MANY: Final = Failure("too many questions at a time")
+_TOO_LATE: Final = Failure("no answer in time")
+_NO_URL: Final = Failure("not a URL of http or https")
 
 
 class _Asking:
-    """One question on its way: waiting for its turn, being dialled, or on a connection."""
+    """One question on its way: waiting for its turn, being dialled, or on a connection. The `Asked` of who asked."""
 
-    __slots__ = ("alarm", "answered", "deadline_ns", "dial", "gateway", "question", "waiting")
+    __slots__ = ("_outside", "alarm", "answered", "deadline_ns", "dial", "gateway", "question", "server", "under_way")
 
-    def __init__(self, question: Question, answered: Callable[[object], None], deadline_ns: int) -> None:
+    def __init__(self, outside: HttpOutside, question: Question, answered: Callable[[object], None]) -> None:
+        self._outside = outside
         self.question = question
         self.answered = answered
-        self.deadline_ns = deadline_ns
+        self.deadline_ns = 0
         self.alarm: Alarm | None = None
         self.dial: Dial | None = None
         self.gateway: _ExchangeGateway | None = None
-        self.waiting = False  # for its turn
+        self.server: _Server | None = None  # until the question is over
+        self.under_way = False  # else it waits for its turn
+
+    def cancel(self) -> None:
+        """Want no answer any more."""
+        self._outside.cancel(self)
 
 
 class _ExchangeGateway(BaseGateway):
@@ -91,43 +100,96 @@ class _ExchangeGateway(BaseGateway):
             done(result)
 
 
+class _Server:
+    """One place that is asked: how many questions it has, and who waits for a turn."""
+
+    __slots__ = ("key", "under_way", "waiting")
+
+    def __init__(self, key: tuple[bool, str, int]) -> None:
+        self.key = key
+        self.under_way = 0
+        self.waiting: deque[_Asking] = deque()
+
+
 class HttpOutside:
-    """The `Outside` port for questions of HTTP. At most `limits.QUESTIONS_MAX` are asked at a time, the rest in order."""
+    """The `Outside` port for questions of HTTP.
+
+    Limits:  `questions_max` at a time, `limits.QUESTIONS_PER_SERVER_MAX` of them at one server, which the first URL
+             names; the rest wait, in order for each server, the servers in turn. The question's time begins when it
+             is asked; waiting for that may take as long again.
+    """
 
     def __init__(
-        self, dialer: Dialer, alarms: Alarms, clock: Clock, tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
+        self,
+        dialer: Dialer,
+        alarms: Alarms,
+        clock: Clock,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+        *,
+        questions_max: int = limits.QUESTIONS_MAX,
     ) -> None:
         self._dialer = dialer
         self._alarms = alarms
         self._clock = clock
         self._make_tls = tls
         self._tls: ssl.SSLContext | None = None
-        self._waiting: deque[_Asking] = deque()
+        self._questions_max = questions_max
+        self._servers: dict[tuple[bool, str, int], _Server] = {}  # who has questions; first whoever had no turn for longest
+        self._waiting_count = 0
         self._under_way = 0
 
-    def ask(self, request: object, answered: Callable[[object], None]) -> None:
-        """Ask; `answered` gets an `Answer` or a `Failure` in a later turn."""
+    def ask(self, request: object, answered: Callable[[object], None]) -> Asked:
+        """Ask; `answered` gets an `Answer` or a `Failure` in a later turn, unless the question is cancelled."""
         assert isinstance(request, Question)
-        asking = _Asking(request, answered, self._clock.monotonic_ns() + request.timeout_ns)
-        if len(self._waiting) >= limits.QUESTIONS_WAITING_MAX:
-            self._alarms.call_at(_AT_ONCE, partial(answered, _TOO_MANY))
-            return
-        asking.alarm = self._alarms.call_at(asking.deadline_ns, partial(self._expire, asking))
-        if self._under_way >= limits.QUESTIONS_MAX:
-            asking.waiting = True
-            self._waiting.append(asking)
+        asking = _Asking(self, request, answered)
+        place = where(request.url)
+        if place is None:
+            self._answer(asking, _NO_URL)
+        elif self._waiting_count >= limits.QUESTIONS_WAITING_MAX:
+            self._answer(asking, _TOO_MANY)
         else:
-            self._start(asking)
+            key = (place.secure, place.host, place.port)
+            asking.server = server = self._servers.setdefault(key, _Server(key))
+            server.waiting.append(asking)
+            self._waiting_count += 1
+            self._set_alarm(asking)
+            self._start_next()
+        return asking
 
-    def _start(self, asking: _Asking) -> None:
-        asking.waiting = False
-        self._under_way += 1
-        self._dial(asking)
+    def cancel(self, asking: _Asking) -> None:
+        """Nobody wants the answer any more."""
+        if asking.alarm is not None:
+            asking.alarm.cancel()
+            asking.alarm = None
+        self._give_up(asking)
+
+    def _start_next(self) -> None:
+        """Have questions asked, as long as there may be more: the servers in turn, so that none waits for another's."""
+        while self._under_way < self._questions_max:
+            free = (server for server in self._servers.values() if server.waiting and server.under_way < limits.QUESTIONS_PER_SERVER_MAX)
+            server = next(free, None)
+            if server is None:
+                return
+            self._servers[server.key] = self._servers.pop(server.key)
+            asking = server.waiting.popleft()
+            asking.under_way = True
+            self._waiting_count -= 1
+            self._under_way += 1
+            server.under_way += 1
+            self._set_alarm(asking)
+            self._dial(asking)
+
+    def _set_alarm(self, asking: _Asking) -> None:
+        """Give a question its time: to wait for a turn, and again when it is asked."""
+        if asking.alarm is not None:
+            asking.alarm.cancel()
+        asking.deadline_ns = self._clock.monotonic_ns() + asking.question.timeout_ns
+        asking.alarm = self._alarms.call_at(asking.deadline_ns, partial(self._expire, asking))
 
     def _dial(self, asking: _Asking) -> None:
         place = where(asking.question.url)
         if place is None:
-            self._finish(asking, Failure("not a URL of http or https"))
+            self._finish(asking, _NO_URL)
             return
         question = asking.question
 
@@ -164,24 +226,37 @@ class HttpOutside:
 
     def _expire(self, asking: _Asking) -> None:
         asking.alarm = None
-        if asking.waiting:
-            self._waiting.remove(asking)  # at or near the front: it came before the others
-            asking.answered(_TOO_MANY)
-            return
-        if asking.dial is not None:
-            asking.dial.cancel()
-            asking.dial = None
-        if asking.gateway is not None:
-            asking.gateway.give_up()
-            asking.gateway = None
-        self._finish(asking, Failure("no answer in time"))
+        failure = _TOO_LATE if asking.under_way else _TOO_MANY
+        self._give_up(asking)
+        asking.answered(failure)
 
     def _finish(self, asking: _Asking, result: Answer | Failure) -> None:
+        asking.dial = asking.gateway = None
+        self._give_up(asking)
+        self._answer(asking, result)
+
+    def _answer(self, asking: _Asking, result: Answer | Failure) -> None:
+        """Hand the result over: not from within another connection's call, and not before ask() has returned."""
         if asking.alarm is not None:
             asking.alarm.cancel()
-            asking.alarm = None
-        self._under_way -= 1
-        # Not from within another connection's call, and not before ask() has returned.
-        self._alarms.call_at(_AT_ONCE, partial(asking.answered, result))
-        if self._waiting:
-            self._start(self._waiting.popleft())
+        asking.alarm = self._alarms.call_at(_AT_ONCE, partial(asking.answered, result))
+
+    def _give_up(self, asking: _Asking) -> None:
+        """End whatever is done for a question, and let another have its turn."""
+        if asking.dial is not None:
+            asking.dial.cancel()
+        if asking.gateway is not None:
+            asking.gateway.give_up()
+        asking.dial = asking.gateway = None
+        server, asking.server = asking.server, None
+        if server is None:
+            return
+        if asking.under_way:
+            self._under_way -= 1
+            server.under_way -= 1
+        else:
+            server.waiting.remove(asking)  # at or near the front: it came before the others
+            self._waiting_count -= 1
+        if not server.waiting and not server.under_way:
+            del self._servers[server.key]
+        self._start_next()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from polymq.config_values import Address
     from polymq.core.group import Delivery
-    from polymq.gateways.contract import GatewayFactory, Peer
+    from polymq.gateways.contract import Asked, GatewayFactory, Peer
     from polymq.server.connection import Connection
     from polymq.server.timers import Alarm
 
@@ -101,7 +101,7 @@ class Alarms(Protocol):
 class Outside(Protocol):
     """Who answers the questions of `Ask`."""
 
-    def ask(self, request: object, answered: Callable[[object], None]) -> None:
+    def ask(self, request: object, answered: Callable[[object], None]) -> Asked:
         """Find the answer in the background, then call `answered` in a later turn (None: there is none)."""
 
 

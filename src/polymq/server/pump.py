@@ -12,6 +12,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from polymq.gateways.contract import HANDSHAKE_END
 from polymq.gateways.effects import (
     Ask,
     Close,
@@ -152,6 +153,7 @@ class Pump:
         if connection.asking != token or connection.state is not _OPEN:
             return
         connection.asking = None
+        connection.forget_question()
         self._timers.cancel((connection, PumpTimer.ASK))
         self._call(connection, lambda effects: connection.gateway.answered(token, answer, effects))
         self._feed_again(connection)
@@ -268,10 +270,10 @@ class Pump:
             self._apply(connection, effects)
 
     def _follow_layers(self, connection: Connection, layers: LayerStack) -> None:
-        """Have what is still compressed read in the next turn; see whether the peer has ended a layer."""
+        """Have what is still compressed read in the next turn; see whether the peer has ended a layer, behind all input."""
         if layers.holding:
             self._unfolding.note(connection)
-        elif layers.closing:
+        elif layers.closing and not connection.paused:
             self._end_input(connection)
 
     def _feed_again(self, connection: Connection) -> None:
@@ -303,7 +305,7 @@ class Pump:
     def _end_input(self, connection: Connection) -> None:
         """The peer sends nothing more: that is the end of the connection, as far as every protocol is concerned."""
         if connection.upgrading:
-            self._upgrades.fail(connection, "EOF")
+            self._upgrades.fail(connection, HANDSHAKE_END)
         elif connection.state is _OPEN:
             self._call(connection, connection.gateway.eof)
             self._close(connection, "closed by the peer")
@@ -432,7 +434,7 @@ class Pump:
         if self.outside is None:
             answered(None)
         else:
-            self.outside.ask(effect.request, answered)
+            connection.question = self.outside.ask(effect.request, answered)
 
     # Output
 
@@ -583,6 +585,7 @@ class Pump:
         for name in (*TimerName, PumpTimer.HANDSHAKE):
             self._timers.forget((connection, name))
         connection.upgrading = False
+        connection.forget_question()
         self._intake.release(connection)
         connection.rest = b""
         try:

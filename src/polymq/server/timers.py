@@ -20,10 +20,12 @@ Key = TypeVar("Key")
 log = logging.getLogger(__name__)
 
 
-class _Timer:
-    __slots__ = ("due_ns", "queued_ns")
+class _Timer(Generic[Key]):
+    __slots__ = ("due_ns", "key", "queued_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, key: Key) -> None:
+        # None once the timer is over: its entry in the heap keeps nothing else alive.
+        self.key: Key | None = key
         self.due_ns: int | None = None
         self.queued_ns: int | None = None
 
@@ -32,18 +34,18 @@ class Timers(Generic[Key]):
     """At most one deadline per key, on the monotonic clock. O(log n) to set earlier, O(1) to set later or cancel."""
 
     def __init__(self) -> None:
-        self._timers: dict[Key, _Timer] = {}
-        self._heap: list[tuple[int, int, Key]] = []
+        self._timers: dict[Key, _Timer[Key]] = {}
+        self._heap: list[tuple[int, int, _Timer[Key]]] = []
         self._sequence = 0
 
     def set(self, key: Key, due_ns: int) -> None:
         """Set or move the deadline of `key`."""
         timer = self._timers.get(key)
         if timer is None:
-            timer = self._timers[key] = _Timer()
+            timer = self._timers[key] = _Timer(key)
         timer.due_ns = due_ns
         if timer.queued_ns is None or due_ns < timer.queued_ns:
-            self._queue(key, timer, due_ns)
+            self._queue(timer, due_ns)
 
     def cancel(self, key: Key) -> None:
         """Take the deadline away, if there is one. Its heap entry stays until it comes up, to be used again by `set`."""
@@ -53,7 +55,9 @@ class Timers(Generic[Key]):
 
     def forget(self, key: Key) -> None:
         """Take the deadline away for good."""
-        self._timers.pop(key, None)
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.key = None
 
     def due_ns(self) -> int | None:
         """When `expired` is worth calling: never later than the first deadline."""
@@ -64,23 +68,23 @@ class Timers(Generic[Key]):
         keys: list[Key] = []
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
-            queued_ns, _, key = heapq.heappop(heap)
-            timer = self._timers.get(key)
-            if timer is None or timer.queued_ns != queued_ns:
+            queued_ns, _, timer = heapq.heappop(heap)
+            key = timer.key
+            if key is None or timer.queued_ns != queued_ns:
                 continue  # forgotten, or another entry stands for it
             if timer.due_ns is None:
-                del self._timers[key]
+                self.forget(key)
             elif timer.due_ns <= now_ns:
-                del self._timers[key]
+                self.forget(key)
                 keys.append(key)
             else:
-                self._queue(key, timer, timer.due_ns)
+                self._queue(timer, timer.due_ns)
         return keys
 
-    def _queue(self, key: Key, timer: _Timer, due_ns: int) -> None:
+    def _queue(self, timer: _Timer[Key], due_ns: int) -> None:
         timer.queued_ns = due_ns
-        self._sequence += 1  # keys need no order of their own
-        heapq.heappush(self._heap, (due_ns, self._sequence, key))
+        self._sequence += 1  # timers have no order of their own
+        heapq.heappush(self._heap, (due_ns, self._sequence, timer))
 
 
 class Alarm:

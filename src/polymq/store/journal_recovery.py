@@ -40,9 +40,14 @@ _WHAT_TO_DO: Final = ". Restore the data folder from a copy, or move it away to 
 
 
 class RecoveredJournal(NamedTuple):
-    """The segments that count, oldest first. The last good frame is the last one of the last of them."""
+    """The segments that count, oldest first. The last good frame is the last one of the last of them.
+
+    `superseded` are files that a snapshot has replaced. They may go once that is synced, and not before: perhaps only
+    the page cache has it.
+    """
 
     scans: list[SegmentScan]
+    superseded: tuple[str, ...] = ()
 
     @property
     def next_sequence(self) -> int:
@@ -85,8 +90,10 @@ def recover_journal(files: Files) -> RecoveredJournal:
     state = look_at_journal(files)
     if state.damage is not None:
         raise state.damage
-    _clean_up(files, [scan.base_sequence for scan in state.scans], state.kept)
-    return RecoveredJournal(state.kept)
+    first = state.kept[0].base_sequence if state.kept else SEQUENCE_FIRST
+    bases = [scan.base_sequence for scan in state.scans]
+    _clean_up(files, [base for base in bases if base >= first], state.kept)
+    return RecoveredJournal(state.kept, tuple(journal_path(base) for base in bases if base < first))
 
 
 def look_at_journal(files: Files) -> JournalState:

@@ -12,6 +12,7 @@ from polymq.store.segment import SEGMENT_HEADER_SIZE_BYTES
 from polymq.store.volume import is_passing
 from polymq.store.workers import Lane
 from polymq.wire.records import HEADER_SIZE_BYTES, parse_header
+from polymq.wire.walk import pass_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,13 +80,7 @@ def _end_of_batches(view: memoryview, start: int, end: int, readable: int, size_
         entry = segment.index.before_position(min(start + size_bytes_max, end))
         if entry is not None and entry.position > start and entry.offset <= readable:
             position = entry.position
-    while end - position >= HEADER_SIZE_BYTES:
-        header = parse_header(view, position)
-        after = position + header.size
-        if header.base_offset >= readable or (position > start and after - start > size_bytes_max):
-            break
-        position = after
-    return position
+    return pass_whole(view, position, end, readable, start, start + size_bytes_max)[0]
 
 
 def first_offset_at(log: Log, volume: Volume, searches: dict[int, TimeSearch], time_ns: int) -> int | None:

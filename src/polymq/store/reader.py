@@ -54,8 +54,12 @@ class Reader:
         self._stopped_at = -1
 
     def seek(self, offset: int) -> None:
-        """Go on at another record."""
+        """Go on at another record; one that lies a little before, in the window at hand, costs no reading."""
+        window, segment, came_to = self._window, self._segment, self.offset
         self.offset = offset
+        if window is not None and segment is not None and window.offset <= offset < came_to:
+            self._go_to(segment, window.view, IndexEntry(window.offset, window.position, 0), window.position, window.end)
+            return
         self.waiting = False
         self._segment = None
         self._window = None

@@ -175,6 +175,7 @@ class Store:
             # From here on the journal says it.
             self._volume.files.remove(UNSURE_NAME)
         self._committer.changed = False
+        remove_paths(self._volume.files, recovered.superseded)
 
     def _own_units(self) -> Iterator[Iterable[bytes]]:
         """Give the store's part of a snapshot, for partitions that are there when their turn comes."""
@@ -261,7 +262,9 @@ class Store:
                 self.journal.append(encode_written((number,)))
         self._written.discard(number)
         log.synced_point = self._points.pop(number, None)
-        log.begin_epoch()
+        if not log.failed:
+            # Of a log that cannot be read nothing is said, or readers would take what it holds for lost.
+            log.begin_epoch()
         return log
 
     def _log(self, number: int, *, sync: bool) -> Log:

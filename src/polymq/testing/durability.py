@@ -40,9 +40,9 @@ class Doubt:
     until_ns: int
     life: int
 
-    def covers(self, at_ns: int) -> bool:
-        """Whether a moment is meant."""
-        return self.since_ns <= at_ns <= self.until_ns
+    def covers(self, at_ns: int, since_ns: int | None = None) -> bool:
+        """Whether a moment is meant, or one between `since_ns` and it."""
+        return (at_ns if since_ns is None else since_ns) <= self.until_ns and self.since_ns <= at_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,16 @@ class Loss:
         """Whether what the journal was told by then is on the disk."""
         return at_ns <= self.until_ns and not any(doubt.place == JOURNAL and doubt.covers(at_ns) for doubt in self.doubts)
 
-    def log_keeps(self, topic: str, number: int | None, at_ns: int, *, schedule: bool = False) -> bool:
-        """Whether what was appended by then to a partition of a topic is; None: to one of them, nobody knows which."""
+    def log_keeps(self, topic: str, number: int | None, at_ns: int, *, since_ns: int | None = None, schedule: bool = False) -> bool:
+        """Whether what was appended by then to a partition of a topic is; None: to one of them, nobody knows which.
+
+        `since_ns`: it may have been appended at any time from then on.
+        """
         return at_ns <= self.until_ns and not any(
-            doubt.place.topic == topic and doubt.place.schedule == schedule and number in (None, doubt.place.number) and doubt.covers(at_ns)
+            doubt.place.topic == topic
+            and doubt.place.schedule == schedule
+            and number in (None, doubt.place.number)
+            and doubt.covers(at_ns, since_ns)
             for doubt in self.doubts
         )
 

@@ -219,6 +219,8 @@ class Ledger:
         """An error frame left the broker: for a settle (`verb` and id), or fatal for what awaits an answer (None)."""
         if verb is None:
             connection.dying = True
+            if connection.channel is not None:
+                self.management.left(connection.channel)
             return
         if message_id < 0:
             self._confirm(connection, lambda command: command.verb is Verb.PROVOKE)
@@ -329,14 +331,17 @@ class Ledger:
 
     def _forgive_publication(self, publication: Publication, loss: Loss) -> None:
         topic = publication.topic
+        topic_ns = self.book.topic(topic).confirmed_ns
+        topic_kept = topic_ns is None or loss.journal_keeps(topic_ns)
         for message_id, seen_ns in list(publication.ids.items()):
-            if not publication.sync and not loss.log_keeps(topic, message_id >> OFFSET_BITS, seen_ns):
+            since_ns, at_ns = publication.written_between(seen_ns)
+            kept = topic_kept and loss.log_keeps(topic, message_id >> OFFSET_BITS, at_ns, since_ns=since_ns)
+            if not publication.sync and not kept:
                 publication.ids_before[message_id] = publication.ids.pop(message_id)
         if publication.sync or publication.promised_ns is None or publication.ids:
             return
         at_ns = publication.promised_ns
-        topic_ns = self.book.topic(topic).confirmed_ns
-        kept = loss.log_keeps(topic, None, at_ns) and (topic_ns is None or loss.journal_keeps(topic_ns))
+        kept = topic_kept and loss.log_keeps(topic, None, at_ns)
         if publication.due_wall_ns:
             kept = loss.journal_keeps(at_ns) and loss.log_keeps(topic, None, at_ns, schedule=True)
         if not kept:

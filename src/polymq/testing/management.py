@@ -278,8 +278,11 @@ class Management:
                 continue
             if certain and appended and self._was_there(publication, order):
                 channel.dropped.setdefault(publication.serial, now_ns)
-            else:
-                channel.unsure[publication.serial] = now_ns
+                continue
+            channel.unsure[publication.serial] = now_ns
+            if scheduled and not certain:
+                # The channel was emptied of it before it was appended, and a paused topic has it for the next one.
+                channel.dropped.pop(publication.serial, None)
         if order.kind is OrderKind.EMPTY_CHANNEL:
             for share in channel.shares.values():
                 share.excused = True
@@ -310,8 +313,11 @@ class Management:
     # -- ephemeral ones ----------------------------------------------------------------------------------------------
 
     def left(self, channel: Channel) -> None:
-        """A connection to a channel has ended: an ephemeral channel goes with its last consumer, at some time from now on."""
-        if not channel.ephemeral or any(other.channel is channel for other in self.book.connections):
+        """A connection to a channel has ended, or is about to after an error: an ephemeral channel goes with its last consumer.
+
+        That happens at some time from now on. So does an ephemeral topic with its last channel; what is published then is another topic's.
+        """
+        if not channel.ephemeral or self.book.has_consumers(channel):
             return
         now_ns = self.book.clock.monotonic_ns()
         channel.confirmed_ns = None
@@ -320,6 +326,13 @@ class Management:
             channel.unsure[publication.serial] = now_ns
         for share in channel.shares.values():
             share.renew()
+        topic = self.book.topic(channel.topic)
+        if topic.ephemeral and not any(self._lives_on(other) for other in self.book.channels_of(topic.name)):
+            topic.remade_ns = now_ns
+
+    def _lives_on(self, channel: Channel) -> bool:
+        """Whether a channel keeps an ephemeral topic there, as far as is known."""
+        return not channel.ephemeral or self.book.has_consumers(channel)
 
     def _end_channel(self, channel: Channel) -> None:
         """An ephemeral channel has ended with its process: what others must have got is not for its next life."""

@@ -263,6 +263,9 @@ def _draw_store(random: Random) -> StoreSettings:
         journal_growth_bytes_min=random.choice((4096, 8 << 20)),
         journal_growth_bytes_max=random.choice((16 * 1024, 64 << 20)),
         index_interval_bytes=random.choice((1024, 64 * 1024)),
+        # Small pieces, so that what happens and what ends a life comes between them.
+        snapshot_piece_entries=random.choice((1, 4, 96)),
+        snapshot_piece_size_bytes=random.choice((64, 1024, 256 * 1024)),
     )
 
 

@@ -118,6 +118,13 @@ class Publication:
     dropped_ns: int | None = None
     unsure_ns: int | None = None
 
+    def written_between(self, seen_ns: int) -> tuple[int, int]:
+        """Between which moments it was appended where it was first seen at `seen_ns`: an answer says so earlier than a reader."""
+        if self.due_wall_ns or self.acknowledged_ns is None:
+            return self.sent_ns, seen_ns
+        at_ns = min(seen_ns, self.acknowledged_ns)
+        return at_ns, at_ns
+
 
 @dataclass(slots=True, eq=False)
 class Channel:
@@ -279,6 +286,10 @@ class Book:
     def channels_of(self, topic: str) -> list[Channel]:
         """List the channels of a topic."""
         return [channel for channel in self.channels.values() if channel.topic == topic]
+
+    def has_consumers(self, channel: Channel) -> bool:
+        """Whether a connection has the channel that the broker was not seen to be done with: after a fatal error it is."""
+        return any(other.channel is channel and not other.dying for other in self.connections)
 
     def publications_of(self, topic: str) -> list[Publication]:
         """List the messages of a topic that are not known to be gone."""

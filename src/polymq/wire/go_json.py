@@ -31,6 +31,8 @@ class _Number:
 class _Object:
     """Stands for a JSON object, with its keys as often as they occur."""
 
+    __slots__ = ("pairs",)
+
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         self.pairs = pairs
 

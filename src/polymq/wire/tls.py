@@ -72,6 +72,8 @@ class TlsLayer:
         self._early = bytearray()
         self.established = False
         self.closing = False
+        # In a handshake: what came last was not a whole message, so an end here is one in the middle.
+        self.halfway = False
         if server_name is not None:
             with contextlib.suppress(ssl.SSLWantReadError):
                 self._object.do_handshake()
@@ -97,12 +99,14 @@ class TlsLayer:
     def receive(self, data: bytes) -> bytes:
         """Decrypt; raises LayerFailed when the handshake fails or a record is not what it should be."""
         self._incoming.write(data)
+        self.halfway = False
         try:
             if not self.established:
                 self._object.do_handshake()
                 self.established = True
             return self._read()
         except ssl.SSLWantReadError:
+            self.halfway = bool(data) and not self._outgoing.pending
             return b""
         except ssl.SSLError as error:
             raise LayerFailed(f"TLS: {error.reason or error}") from error

@@ -1,4 +1,4 @@
-"""Going over many small batches quickly: the usual ones are passed over here, anything else is left to the caller.
+"""Going over many small batches quickly: those known to be whole, or the usual ones; anything else is left to the caller.
 
 A log of single messages has a batch for each, and to check one in Python takes 3 µs. This knows the commonest kind
 only: whole, sound, the next one of the same segment's life and epoch, its records without optional fields. What is not of that kind stops it, and
@@ -20,7 +20,7 @@ if not cython.compiled:
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["pass_plain"]
+__all__ = ["pass_plain", "pass_whole"]
 
 _C_HEADER_SIZE = cython.declare(cython.Py_ssize_t, 80)
 _C_OVERHEAD = cython.declare(cython.Py_ssize_t, 8)
@@ -79,6 +79,35 @@ def pass_plain(
             offset += count
             time_ns = batch_ns
     return at, offset, time_ns
+
+
+def pass_whole(
+    data: Buffer,
+    at: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    before: cython.longlong,
+    began_at: cython.Py_ssize_t,
+    stop_at: cython.Py_ssize_t,
+) -> tuple[int, int]:
+    """Pass over whole batches that were checked already; returns (where it stopped, the offset that follows, 0 if it passed none).
+
+    It stops before the first batch that begins at record `before` or a later one, that is not all there by byte `end`, or
+    that does not end by byte `stop_at`; the last does not matter to one that lies at `began_at`. Cost: a few ns a batch when compiled.
+    """
+    view: cython.const[cython.uchar][::1] = data
+    size: cython.Py_ssize_t
+    base: cython.longlong
+    next_offset: cython.longlong = 0
+    assert 0 <= at
+    assert end <= len(view)
+    while end - at >= _C_HEADER_SIZE:
+        size = load_u32(view, at + 8)
+        base = load_i64(view, at + 32)
+        if size < _C_HEADER_SIZE or size > end - at or base >= before or (at > began_at and at + size > stop_at):
+            break
+        at += size
+        next_offset = base + load_u32(view, at - size + 28)
+    return at, next_offset
 
 
 @cython.cfunc

@@ -37,6 +37,7 @@ class Job:
     hold_ms: int
     touch_every_ms: int
     directory: str
+    http: str
     tls_root_file: str
     snappy: bool
     deflate: bool

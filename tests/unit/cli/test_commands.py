@@ -47,7 +47,7 @@ def test_each_command_teaches_by_example(name: str) -> None:
 def test_help_lists_own_commands_first_and_then_those_of_others(entry_points: list[EntryPoint]) -> None:
     add(entry_points, "replay", "brought")
     output = CliRunner().invoke(app, ["--help"]).output
-    positions = [output.index(f" {name} ") for name in (*commands.OWN, "replay")]
+    positions = [output.index(f"│ {name} ") for name in (*commands.OWN, "replay")]
     assert positions == sorted(positions)
     assert "Play a topic again." in output
 

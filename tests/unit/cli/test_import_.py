@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.server.nsqd_folders import message, write_metadata, write_queue
 from typer.testing import CliRunner
 
 from polymq.cli.main import app
 from polymq.errors import ConfigError
+from tests.unit.server.nsqd_folders import message, write_metadata, write_queue
 
 if TYPE_CHECKING:
     from pathlib import Path

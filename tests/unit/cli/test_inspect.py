@@ -8,13 +8,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.store.harness import Harness
 from typer.testing import CliRunner
 
 from polymq.cli.inspect import Report, open_folder, time_text
 from polymq.cli.main import app
 from polymq.errors import ConfigError
 from polymq.store.files import RealFiles
+from tests.unit.store.harness import Harness
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -85,6 +85,45 @@ def test_settings_reach_polymq() -> None:
     assert settings.store.durability == "cache"
 
 
+@pytest.mark.parametrize(
+    ("flag", "field", "value"),
+    [
+        ("-msg-timeout=500ms", "msg_timeout_ns", SECOND_NS // 2),
+        ("-msg-timeout=20m", "msg_timeout_ns", 1200 * SECOND_NS),  # more than a client may ask for
+        ("-max-msg-timeout=48h", "max_msg_timeout_ns", 48 * 3600 * SECOND_NS),
+        ("-max-msg-timeout=1s", "max_msg_timeout_ns", SECOND_NS),
+        ("-max-msg-size=6291456", "max_msg_size_bytes", 6 << 20),  # more than a body may have
+        ("-output-buffer-timeout=0", "output_buffer_timeout_ns", 0),
+        ("-output-buffer-timeout=2h", "output_buffer_timeout_ns", 7200 * SECOND_NS),
+        ("-min-output-buffer-timeout=0", "min_output_buffer_timeout_ns", 0),
+        ("-max-heartbeat-interval=500ms", "max_heartbeat_interval_ns", SECOND_NS // 2),
+        ("-max-req-timeout=9000h", "max_req_timeout_ns", 9000 * 3600 * SECOND_NS),
+        ("-e2e-processing-latency-window-time=500ms", "e2e_processing_latency_window_time_ns", SECOND_NS // 2),
+    ],
+)
+def test_numbers_that_nsqd_takes_are_taken(flag: str, field: str, value: int) -> None:
+    assert getattr(made(flag).settings.nsq, field) == value
+
+
+def test_a_text_may_have_commas_in_it(place: Path) -> None:
+    urls = ("http://h/who?of=a,b", "h:1")
+    assert made(*[f"-auth-http-address={url}" for url in urls]).settings.nsq.auth_http_addresses == urls
+    (place / "nsqd.cfg").write_text(f"auth_http_addresses = {list(urls)}")
+    assert made("-config=nsqd.cfg").settings.nsq.auth_http_addresses == urls
+    (place / "nsqd.cfg").write_text('auth_http_addresses = "h:1,h:2"')
+    assert made("-config=nsqd.cfg").settings.nsq.auth_http_addresses == ("h:1", "h:2")
+    assert any("-enable-experiment=x -enable-experiment=y" in note for note in made("-enable-experiment=x", "-enable-experiment=y").notes)
+
+
+def test_syncs_may_be_close_together() -> None:
+    assert made("-sync-timeout=2ms").settings.store.sync_interval_ns == 2_000_000
+
+
+@pytest.mark.parametrize("flag", ["-msg-timeout=0", "-sync-timeout=0", "-max-msg-size=8388609", "-min-output-buffer-timeout=31s"])
+def test_numbers_that_make_no_sense_here_are_refused(flag: str) -> None:
+    assert len(problems(flag)) == 1
+
+
 def test_flags_win_over_the_file_and_that_over_polymqs_own_settings(place: Path) -> None:
     (place / "nsqd.cfg").write_text('msg_timeout = "70s"\nmax-msg-timeout = "20m"\nmax_rdy_count = 7\nid = 5\n')
     (place / "own.toml").write_text('[nsq]\nmsg_timeout = "80s"\nmax_rdy_count = 8\nmax_channel_consumers = 9\ntcp = "127.0.0.1:1"\n')

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 from polymq.cli.main import app
-from polymq.cli.stats import TopicRow, gather, show
+from polymq.cli.stats import TopicRow, gather, show, to_table
 from polymq.clients.log import Family, LogClient, PartitionInfo, TopicInfo
 from polymq.errors import ConfigError
 
@@ -56,7 +57,7 @@ def printed(client: FakeClient, *wanted: str, as_json: bool = False) -> str:
 
 def test_rows() -> None:
     groups = {"billing": {"waiting": 1234, "in_flight": 7}, "audit": {"waiting": 0}}
-    assert gather(TOPICS, FAMILIES) == [TopicRow("empty", 1, 0, 0), TopicRow("orders", 2, 8, 13, 4, 2, groups)]
+    assert gather(TOPICS, FAMILIES) == [TopicRow("empty", 1, 0, 0), TopicRow("orders", 2, 8, 13, 4, 2, groups=groups)]
     assert [row.name for row in gather(TOPICS, FAMILIES, ["empty"])] == ["empty"]
 
 
@@ -93,6 +94,36 @@ def test_json() -> None:
     rows = json.loads(printed(FakeClient(), "orders", as_json=True))
     assert [row["name"] for row in rows] == ["orders"]
     assert rows[0]["groups"]["billing"] == {"waiting": 1234, "in_flight": 7}
+
+
+POLICIES = (
+    Family("polymq_topic_limit_seconds", "gauge", "", (sample(604800, "orders"),)),
+    Family("polymq_topic_limit_messages", "gauge", "", (sample(1e6, "orders"),)),
+    Family("polymq_topic_limit_bytes", "gauge", "", (sample(1 << 30, "orders"), sample(7, "empty"))),
+    Family("polymq_group_limit_attempts", "gauge", "", (sample(5, "orders", "billing"),)),
+    Family("polymq_group_ordered", "gauge", "", (sample(1, "orders", "billing"), sample(1, "orders", "audit"))),
+    Family("polymq_group_dead_letters_total", "counter", "", (sample(3, "orders", "billing"), sample(0, "orders", "audit"))),
+    Family("polymq_group_expired_total", "counter", "", (sample(0, "orders", "billing"), sample(0, "orders", "audit"))),
+)
+
+
+def test_policies_and_what_they_did_are_shown_where_there_are_any() -> None:
+    rows = gather(TOPICS, FAMILIES + POLICIES)
+    console = Console(file=io.StringIO(), width=200, highlight=False)
+    console.print(to_table(rows))
+    assert isinstance(console.file, io.StringIO)
+    titles, *lines = [re.split(r"  +", line.rstrip()) for line in console.file.getvalue().splitlines()]
+    assert titles[-2:] == ["dead letters", "policy"]
+    assert [line[-1] for line in lines] == [
+        "7 bytes",
+        "up to 7d old, 1,000,000 messages, 1GiB",
+        "ordered by key",
+        "5 attempts, ordered by key",
+    ]
+    assert lines[-1][-2] == "3"
+    assert "expired" not in titles
+    assert rows[1].limits == {"max_age_seconds": 604800, "max_messages": 1e6, "max_bytes": 1 << 30}
+    assert (rows[1].groups["billing"]["max_attempts"], rows[1].groups["billing"]["expired"]) == (5, 0)
 
 
 def test_no_topics() -> None:

@@ -143,6 +143,52 @@ def test_messages_that_waited_here_for_longer_than_the_server_waits_are_dropped(
     in_virtual_time(go())
 
 
+def test_what_nobody_takes_does_not_pile_up() -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server, options=NsqOptions(deadline_seconds=5, message_timeout_ms=1000)) as client:
+            for _ in range(50):
+                server.deliver(1, 2)
+                await asyncio.sleep(0.6)
+            assert len(client._waiting) <= 2
+            server.deliver(3)
+            await asyncio.sleep(0.6)
+            assert await take(client, 1) == [b"3"]
+            assert client.expired == 100
+
+    in_virtual_time(go())
+
+
+def test_beginning_ends_when_nobody_waits_for_it_any_more() -> None:
+    async def go() -> None:
+        server = Server()
+        server.refusals[events.Subscribe] = None
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await consumer(server).__aenter__()
+        await asyncio.sleep(0)
+        assert server.wires[0].ended
+        assert len(asyncio.all_tasks()) == 1
+
+    in_virtual_time(go())
+
+
+def test_closing_ends_also_when_nobody_waits_for_it_any_more() -> None:
+    async def go() -> None:
+        server = Server()
+        client = consumer(server)
+        await client.__aenter__()
+        server.deliver(1)
+        await anext(client.batches())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await client.close(grace_seconds=60)
+        assert server.wires[0].ended
+        assert len(asyncio.all_tasks()) == 1
+
+    in_virtual_time(go())
+
+
 def test_refused_and_odd_answers() -> None:
     async def go() -> None:
         server = Server()
@@ -167,6 +213,23 @@ def test_a_closed_producer() -> None:
         await client.close()
         with pytest.raises(ConnectionLost, match="closed"):
             await client.publish("t", b"x")
+
+    in_virtual_time(go())
+
+
+def test_closing_while_connecting_leaves_no_connection() -> None:
+    async def go() -> None:
+        server = Server()
+        server.is_down = True
+        client = producer(server)
+        publishing = asyncio.create_task(client.publish("t", b"x"))
+        await asyncio.sleep(0.1)
+        await client.close()
+        server.is_down = False
+        with pytest.raises(ConnectionLost, match="closed"):
+            await publishing
+        assert server.wires[0].ended
+        assert server.took("PUB") == []
 
     in_virtual_time(go())
 
@@ -213,58 +276,6 @@ def test_ready_is_what_the_server_allows() -> None:
         NsqConsumer("x:1", "t", "c", max_in_flight=0)
     with pytest.raises(LocalProtocolError):
         NsqConsumer("x:1", "t!", "c")
-
-
-def test_settle_requeue_and_touch_each_once() -> None:
-    async def go() -> None:
-        server = Server()
-        async with consumer(server) as client:
-            server.deliver(1, 2, attempts=3)
-            found = []
-            async for message in client:
-                found.append((message.body, message.attempts, message.time_ns))
-                message.touch()
-                if message.body == b"1":
-                    message.requeue(250)
-                else:
-                    message.settle()
-                for again in (message.settle, message.requeue, message.touch):
-                    with pytest.raises(LocalProtocolError):
-                        again()
-                if len(found) == 2:
-                    break
-            await client.flush()
-            assert found == [(b"1", 3, 5), (b"2", 3, 5)]
-            assert server.took("Touch", "Requeue", "FIN") == [("Touch", 1), ("Requeue", 1, 250), ("Touch", 2), ("FIN", 2)]
-
-    in_virtual_time(go())
-
-
-def test_batches() -> None:
-    async def go() -> None:
-        server = Server()
-        async with consumer(server) as client:
-            server.deliver(*range(5))
-            batches = client.batches()
-            batch = await anext(batches)
-            assert (len(batch), batch.bodies()) == (5, [b"0", b"1", b"2", b"3", b"4"])
-            batch.settle()
-            batch.settle()
-            server.deliver(10, 11, 12)
-            batch = await anext(batches)
-            first, second, _ = batch
-            second.requeue()
-            first.settle()
-            batch.settle()
-            await client.flush()
-            assert server.took("FIN", "Requeue") == [
-                *(("FIN", number) for number in range(5)),
-                ("Requeue", 11, 0),
-                ("FIN", 10),
-                ("FIN", 12),
-            ]
-
-    in_virtual_time(go())
 
 
 def test_leaving_the_loop_loses_nothing() -> None:
@@ -361,6 +372,22 @@ def test_a_refused_subscription_is_raised(text: bytes, kind: type[Exception]) ->
     in_virtual_time(go())
 
 
+def test_a_refusal_passes_for_who_was_let_in_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server) as client:
+            server.refusals[events.Subscribe] = b"E_AUTH_FAILED AUTH failed"
+            server.wires[0].end()
+            await asyncio.sleep(6)
+            server.refusals.clear()
+            await asyncio.sleep(6)
+            server.deliver(1)
+            assert await take(client, 1) == [b"1"]
+
+    in_virtual_time(go())
+    assert "x:1 refuses, and is asked again: E_AUTH_FAILED" in caplog.text
+
+
 def test_what_breaks_later_reaches_who_iterates() -> None:
     async def go() -> None:
         server = Server()
@@ -384,36 +411,6 @@ def test_a_settle_that_came_too_late_is_counted(caplog: pytest.LogCaptureFixture
 
     in_virtual_time(go())
     assert "ID not in flight" in caplog.text
-
-
-def test_batches_that_were_settled_give_settled_messages() -> None:
-    async def go() -> None:
-        server = Server()
-        async with consumer(server) as client:
-            server.deliver(1, 2)
-            batch = await anext(client.batches())
-            batch.settle()
-            for message in batch:
-                with pytest.raises(LocalProtocolError):
-                    message.settle()
-            await client.flush()
-            assert server.took("FIN") == [("FIN", 1), ("FIN", 2)]
-
-    in_virtual_time(go())
-
-
-def test_messages_settled_elsewhere_are_not_given_out_again() -> None:
-    async def go() -> None:
-        server = Server()
-        async with consumer(server) as client:
-            server.deliver(1, 2, 3)
-            async for message in client:
-                message._batch.settle()
-                break
-            server.deliver(4)
-            assert await take(client, 1) == [b"4"]
-
-    in_virtual_time(go())
 
 
 def test_only_the_first_of_many_failures_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

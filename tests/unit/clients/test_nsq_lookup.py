@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.clients.nsq_lookup import find_servers
-from polymq.errors import ConnectFailed, RemoteProtocolError
+from polymq.clients.nsq_lookup import LookupOptions, find_servers, lookup_url
+from polymq.errors import ConnectFailed, DeadlineExceeded, LocalProtocolError, RemoteProtocolError
+from polymq.protocols.http.client import Answer, Failure, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 ONE = b'{"channels":["c"],"producers":[{"broadcast_address":"a.invalid","hostname":"h","tcp_port":4150,"http_port":4151}]}'
 
 
 def found(status: int, body: bytes) -> set[str]:
-    return asyncio.run(find_servers("x:4161", "t", ask=lambda *_: (status, body)))
+    async def ask(_question: Question) -> Answer:
+        return Answer(status, (), body)
+
+    return asyncio.run(find_servers("x:4161", "t", ask=ask))
 
 
-def failing(error: Exception) -> Callable[[str, str, str, float], tuple[int, bytes]]:
-    def ask(*_: object) -> tuple[int, bytes]:
+def failing(error: Exception) -> Callable[[Question], Awaitable[Answer | Failure]]:
+    async def ask(_question: Question) -> Answer:
         raise error
 
     return ask
@@ -48,6 +52,7 @@ def test_answers() -> None:
         b'{"producers":[{}]}',
         b'{"producers":[{"hostname":7,"tcp_port":1}]}',
         b'{"producers":[{"hostname":"h","tcp_port":"1"}]}',
+        b'{"producers":[{"hostname":"","tcp_port":1}]}',
         b'{"producers":[{"hostname":"h","tcp_port":0}]}',
         b'{"producers":[{"hostname":"h","tcp_port":65536}]}',
         b"[" * 100_000,
@@ -61,9 +66,92 @@ def test_answers_that_make_no_sense(body: bytes) -> None:
 def test_other_answers_and_none() -> None:
     with pytest.raises(RemoteProtocolError, match="status 500"):
         found(500, b"")
-    for error in (OSError("no route"), TimeoutError("late"), http.client.BadStatusLine("?")):
-        with pytest.raises(ConnectFailed, match="x:4161"):
+    for error, kind in (
+        (OSError("no route"), ConnectFailed),
+        (TimeoutError("late"), DeadlineExceeded),
+        (UnicodeError("host"), ConnectFailed),
+    ):
+        with pytest.raises(kind, match="x:4161"):
             asyncio.run(find_servers("x:4161", "t", ask=failing(error)))
+
+
+@pytest.mark.parametrize("address", ["", "x", "x:port", "x:0", "https://x:4161", "ftp://x:4161", "x:4161/lookup", "x y:4161", "x:99999"])
+def test_addresses_that_are_none(address: str) -> None:
+    with pytest.raises(LocalProtocolError, match="HOST:PORT"):
+        asyncio.run(find_servers(address, "t", ask=failing(AssertionError())))
+
+
+def test_addresses() -> None:
+    assert lookup_url("x:4161") == lookup_url("http://x:4161/") == "http://x:4161"
+    assert lookup_url("[::1]:4161") == "http://[::1]:4161"
+
+
+def test_secrets_that_cannot_be_shown() -> None:
+    for secret in ("a\r\nX: y", "\u00e9"):
+        with pytest.raises(LocalProtocolError, match="printable"):
+            asyncio.run(find_servers("x:1", "t", secret=secret, ask=failing(AssertionError())))
+
+
+def test_options_that_make_no_sense() -> None:
+    for bad in ({"interval_seconds": 0.0}, {"timeout_seconds": 0.0}, {"jitter": -0.1}, {"jitter": float("nan")}):
+        with pytest.raises(LocalProtocolError, match="seconds"):
+            LookupOptions(**bad)
+
+
+async def serve(answers: list[bytes], then: Callable[[asyncio.StreamWriter], Awaitable[None]], timeout_seconds: float) -> set[str]:
+    """Ask a server that answers with these bytes, and then does something."""
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        try:
+            for answer in answers:
+                writer.write(answer)
+                await writer.drain()
+            await then(writer)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        return await find_servers(f"{host}:{port}", "t", timeout_seconds=timeout_seconds)
+
+
+async def drip(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"X-Drip: 1\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+async def pour(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"10000\r\n" + b" " * 65536 + b"\r\n")
+        await writer.drain()
+
+
+async def nothing(_writer: asyncio.StreamWriter) -> None:
+    """Hang up."""
+
+
+def test_a_server_that_drips_has_no_more_time_than_others() -> None:
+    with pytest.raises(DeadlineExceeded, match=r"within 0\.2 s"):
+        asyncio.run(serve([b"HTTP/1.1 200 OK\r\n"], drip, 0.2))
+
+
+def test_answers_that_end_too_early_or_never() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for answers, then, reason in (
+        ([head], pour, "more than 4194304 bytes"),
+        ([head], nothing, "hung up"),
+        ([], nothing, "hung up"),
+        ([b"SSH-2.0\r\n\r\n"], nothing, "not an answer in HTTP"),
+        ([b"HTTP/1.1 200 OK\r\nX: " + b"x" * 20_000], nothing, "HTTP"),
+    ):
+        with pytest.raises(RemoteProtocolError, match=reason):
+            asyncio.run(serve(answers, then, 10))
 
 
 def serve_two(server: http.server.HTTPServer) -> None:

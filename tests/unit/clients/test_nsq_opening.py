@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from polymq.clients.nsq import NsqConsumer, NsqProducer
-from polymq.clients.nsq_opening import NsqOptions, NsqTls, connect
+from polymq.clients.nsq_opening import NsqOptions, NsqTls, check_address, connect
 from polymq.errors import ConnectFailed, DeadlineExceeded, LocalProtocolError, PolyMQError, Refusal, RefusalCode, RemoteProtocolError
 from polymq.protocols.nsq import encode, events, frames
 from polymq.wire.deflate import DeflateLayer
@@ -254,3 +254,36 @@ def test_a_server_that_stops_in_the_middle() -> None:
         assert frames.first_frame_size(b"\0\0\0\x06\0") == 0
 
     in_virtual_time(go())
+
+
+def test_an_answer_that_nests_too_deeply_agrees_to_nothing() -> None:
+    async def go() -> None:
+        server = Server()
+        server.refusals[events.Identify] = None
+        task = asyncio.ensure_future(connect("x:1", OPTIONS, server.open))
+        await asyncio.sleep(0.1)
+        server.wires[0].reply(encode.response_frame(b'{"a":' + b"[" * 200_000))
+        connection = await task
+        assert connection.agreed == {}
+        await connection.close()
+
+    in_virtual_time(go())
+
+
+@pytest.mark.parametrize("address", ["", "x", "x:", ":4150", "x:port", "x:0", "x:65536", "x:" + "9" * 5000, "unix:", "http://x"])
+def test_addresses_that_are_none(address: str) -> None:
+    with pytest.raises(LocalProtocolError, match="HOST:PORT or unix:PATH"):
+        check_address(address)
+
+
+@pytest.mark.parametrize("address", ["x:4150", "[::1]:4150", "127.0.0.1:1", "unix:/run/nsqd"])
+def test_addresses(address: str) -> None:
+    check_address(address)
+
+
+@pytest.mark.parametrize(
+    "options", [{"deadline_seconds": 0}, {"reconnect_seconds_first": 0}, {"reconnect_seconds_first": 2, "reconnect_seconds_max": 1}]
+)
+def test_patience_that_makes_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(LocalProtocolError):
+        NsqOptions(**options)

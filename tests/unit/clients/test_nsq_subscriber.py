@@ -209,8 +209,62 @@ def test_servers_are_found_and_left() -> None:
             assert every.addresses == ["b:1"]
             await settle_down()
             assert servers.ready()["b:1"] == 200
-        assert [each[1] for each in asked] == ["l:1", "l:2", "l:1", "l:2"]
-        assert [round(each[0]) for each in asked] == [0, 69, 138, 207]
+        # Another one first each time, and the other as well when one fails; soon again when both do.
+        assert [each[1] for each in asked] == ["l:1", "l:2", *["l:1", "l:2", "l:2", "l:1"] * 2, "l:1", "l:2", "l:2", "l:1"]
+        assert sorted({round(each[0]) for each in asked}) == [0, 69, 138, 139, 141, 145, 153, 169, 238]
+
+    in_virtual_time(go())
+
+
+def test_the_next_nsqlookupd_is_asked_at_once_when_one_fails_or_knows_nobody() -> None:
+    async def go() -> None:
+        servers, asked = Servers(), []
+
+        async def find(address: str, _topic: str, **_: object) -> set[str]:
+            asked.append(address)
+            if address == "l:1":
+                raise ConnectFailed("nobody at l:1")
+            return {"a:1"} if address == "l:3" else set()
+
+        async with subscriber(servers, lookups=["l:1", "l:2", "l:3"], find=find) as every:
+            assert asyncio.get_running_loop().time() == 0
+            assert asked == ["l:1", "l:2", "l:3"]
+            assert every.addresses == ["a:1"]
+            await asyncio.sleep(80)
+            assert asked[3:] == ["l:2", "l:3"]
+
+    in_virtual_time(go())
+
+
+def test_while_no_nsqlookupd_answers_they_are_asked_soon_again() -> None:
+    async def go() -> None:
+        servers, asked_at = Servers(), []
+
+        async def find(*_: object, **__: object) -> set[str]:
+            asked_at.append(asyncio.get_running_loop().time())
+            if len(asked_at) < 5:
+                raise ConnectFailed("nobody there")
+            return {"a:1"}
+
+        async with subscriber(servers, lookups=["l:1"], find=find) as every:
+            assert every.addresses == []
+            servers.at["a:1"].refusals.clear()
+            await asyncio.sleep(20)
+            assert every.addresses == ["a:1"]
+        assert asked_at == pytest.approx([0, 1, 3, 7, 15])
+
+    in_virtual_time(go())
+
+
+def test_beginning_ends_when_nobody_waits_for_it_any_more() -> None:
+    async def go() -> None:
+        servers = Servers()
+        servers.at["a:1"].refusals[events.Subscribe] = None
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await subscriber(servers, "a:1").__aenter__()
+        assert len(asyncio.all_tasks()) == 1
+        assert servers.at["a:1"].wires[-1].ended
 
     in_virtual_time(go())
 
@@ -231,18 +285,109 @@ def test_a_server_that_is_named_stays_whatever_nsqlookupd_says() -> None:
     in_virtual_time(go())
 
 
-def test_one_server_that_refuses_does_not_matter_all_of_them_do() -> None:
+def test_one_server_that_refuses_does_not_matter_and_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     async def go() -> None:
         servers = Servers()
-        servers.at["a:1"].refusals[events.Subscribe] = b"E_BAD_CHANNEL no"
-        async with subscriber(servers, "a:1", "b:1") as every:
-            servers.at["b:1"].deliver(1)
+        servers.at["a:1"].refusals[events.Subscribe] = b"E_SUB_FAILED SUB failed to add to channel - exceeds limit"
+        async with subscriber(servers, "a:1", "b:1", max_in_flight=10) as every:
+            await asyncio.sleep(1)
+            assert servers.ready() == {"b:1": 10}
+            assert every.addresses == ["a:1", "b:1"]
+            # Longer and longer, but never longer than reconnect_seconds_max.
+            assert servers.at["a:1"].attempts_at == pytest.approx([0, 0.1, 0.3, 0.5, 0.7, 0.9], abs=0.01)
+            servers.at["a:1"].refusals.clear()
+            await settle_down()
+            assert servers.ready() == {"a:1": 5, "b:1": 5}
+            servers.at["a:1"].deliver(1)
             async for message in every:
                 message.settle()
                 break
+
+    in_virtual_time(go())
+    warnings = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert warnings[0] == "a:1 refuses, and is asked again in 0.1 s: E_SUB_FAILED SUB failed to add to channel - exceeds limit"
+
+
+def test_servers_that_refuse_after_they_have_let_us_in_are_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        servers = Servers()
+        async with subscriber(servers, "a:1", "b:1") as every:
+            await settle_down()
+            for server in servers.at.values():
+                server.refusals[events.Subscribe] = b"E_AUTH_FAILED AUTH failed"
+                server.wires[-1].end()
+            seen: list[bytes] = []
+
+            async def read() -> None:
+                async for message in every:
+                    seen.append(message.body)
+                    message.settle()
+
+            reading = asyncio.create_task(read())
+            await asyncio.sleep(2)
+            assert not reading.done()
+            for server in servers.at.values():
+                server.refusals.clear()
+            await settle_down()
+            servers.at["a:1"].deliver(1)
+            servers.at["b:1"].deliver(2)
+            await settle_down()
+            assert sorted(seen) == [b"1", b"2"]
+            await every.close()
+            await reading
+
+    in_virtual_time(go())
+    assert "refuses, and is asked again: E_AUTH_FAILED" in caplog.text
+
+
+def test_a_protocol_that_breaks_is_begun_again() -> None:
+    async def go() -> None:
+        servers = Servers()
+        async with subscriber(servers, "a:1"):
+            await settle_down()
+            servers.at["a:1"].wires[-1].refuse(b"E_INVALID RDY count 3 out of range 0-2")
+            await settle_down()
+            assert len(servers.at["a:1"].wires) == 2
+            assert servers.ready() == {"a:1": 200}
+
+    in_virtual_time(go())
+
+
+def test_what_all_refuse_is_raised() -> None:
+    async def go() -> None:
+        servers = Servers()
+        for address in ("a:1", "b:1"):
+            servers.at[address].refusals[events.Subscribe] = b"E_BAD_CHANNEL no"
         with pytest.raises(Refusal, match="E_BAD_CHANNEL"):
-            async with subscriber(servers, "a:1"):
+            async with subscriber(servers, "a:1", "b:1"):
                 pass
+
+        async def find(*_: object, **__: object) -> set[str]:
+            return {"a:1", "b:1"}
+
+        async with subscriber(servers, lookups=["l:1"], find=find) as every:
+            with pytest.raises(Refusal, match="E_BAD_CHANNEL"):
+                await anext(aiter(every))
+
+    in_virtual_time(go())
+
+
+def test_a_server_that_refuses_is_forgotten_when_nobody_knows_it_any_more() -> None:
+    async def go() -> None:
+        servers, known = Servers(), {"a:1", "b:1"}
+        servers.at["a:1"].refusals[events.Subscribe] = b"E_BAD_CHANNEL no"
+
+        async def find(*_: object, **__: object) -> set[str]:
+            return set(known)
+
+        async with subscriber(servers, lookups=["l:1"], find=find) as every:
+            await asyncio.sleep(2)
+            known.remove("a:1")
+            await asyncio.sleep(80)
+            attempts = len(servers.at["a:1"].attempts_at)
+            assert every.addresses == ["b:1"]
+            await asyncio.sleep(5)
+            assert len(servers.at["a:1"].attempts_at) == attempts
 
     in_virtual_time(go())
 
@@ -251,15 +396,32 @@ def test_nobody_there() -> None:
     async def go() -> None:
         servers = Servers()
         servers.at["a:1"].is_down = True
-        with pytest.raises(DeadlineExceeded, match="none of a:1"):
+        with pytest.raises(DeadlineExceeded, match="none of a:1 answered within 5 s; last failures: a:1: nobody at a:1"):
             async with subscriber(servers, "a:1"):
                 pass
 
     in_virtual_time(go())
+    with pytest.raises(LocalProtocolError, match="HOST:PORT"):
+        NsqSubscriber("t", "c", lookups=["l"])
+    with pytest.raises(LocalProtocolError, match="topic"):
+        NsqSubscriber("not a name", "c", lookups=["l:1"])
     with pytest.raises(LocalProtocolError, match="nobody to consume from"):
         NsqSubscriber("t", "c")
     with pytest.raises(LocalProtocolError, match="max_in_flight"):
         NsqSubscriber("t", "c", addresses=["a:1"], max_in_flight=0)
+    with pytest.raises(LocalProtocolError, match="HOST:PORT"):
+        NsqSubscriber("t", "c", addresses="a")
+    with pytest.raises(LocalProtocolError, match="concurrency"):
+        asyncio.run(NsqSubscriber("t", "c", addresses="a:1").run(lambda _: asyncio.sleep(0), concurrency=0))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"attempts_max": -1}, {"requeue_seconds": -1}, {"backoff_seconds_first": 0}, {"backoff_seconds_first": 9, "backoff_seconds_max": 8}],
+)
+def test_handler_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(LocalProtocolError):
+        HandlerOptions(**options)
 
 
 def test_closing_gives_back_what_nobody_has_seen() -> None:

@@ -75,6 +75,9 @@ def test_who_published_is_shown_to_who_may_read_it(single: World) -> None:
     other = single.broker.session(principal(permission("^b$", actions=(Action.READ,))))
     assert len(reader.producers()) == len(single.session.producers()) == 1
     assert other.producers() == ()
+    single.publish("c", b"x")
+    assert [view.published for view in reader.producers()] == [(("a", 1),)], "not even the names of other topics"
+    assert [view.published for view in single.session.producers()] == [(("a", 1), ("c", 1))]
 
 
 def test_what_may_be_done_everywhere() -> None:
@@ -84,3 +87,30 @@ def test_what_may_be_done_everywhere() -> None:
     assert everywhere.may_everywhere(Action.READ)
     assert not everywhere.may_everywhere(Action.MANAGE)
     assert not principal(permission("^a", actions=(Action.READ,))).may_everywhere(Action.READ)
+
+
+@pytest.mark.parametrize("action", Action)
+def test_who_may_change_a_policy_may_see_it(single: World, action: Action) -> None:
+    single.publish("t", b"x")
+    single.session.create_group("t", "g")
+    session = single.broker.session(principal(permission("^t$", "^g$", actions=(action,))))
+    if action in (Action.READ, Action.MANAGE):
+        assert session.topic_policy("t") == single.session.topic_policy("t")
+        assert session.group_policy("t", "g") == single.session.group_policy("t", "g")
+        assert session.partition_count("t") == 1
+    else:
+        assert code_of(session, "topic_policy", "t") is RefusalCode.FORBIDDEN
+        assert code_of(session, "group_policy", "t", "g") is RefusalCode.FORBIDDEN
+        assert code_of(session, "partition_count", "t") is RefusalCode.FORBIDDEN
+    assert code_of(session, "group_policy", "t", "h") in (RefusalCode.FORBIDDEN, RefusalCode.GROUP_NOT_FOUND)
+
+
+def test_one_partition_is_replayed_by_who_may_manage_and_not_read() -> None:
+    world = World(4)
+    world.publish("t", b"x")
+    world.session.create_group("t", "g")
+    session = world.broker.session(principal(permission("", "", actions=(Action.MANAGE,))))
+    assert session.partition_count("t") == 4
+    assert session.replay("t", "g", offset=0, partition=3)
+    assert code_of(session, "replay", "t", "g", offset=0, partition=4) is RefusalCode.TOPIC_NOT_FOUND
+    assert code_of(session, "partition_count", "u") is RefusalCode.TOPIC_NOT_FOUND

@@ -2,11 +2,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from polymq.core.group import GroupKind
+from polymq.core.policies import GroupPolicy, TopicPolicy
 from polymq.core.settings import CoreSettings
 
 from .conftest import World, inbox
 
 SECOND_NS = 1_000_000_000
+LIMITS = (
+    "polymq_topic_limit_seconds",
+    "polymq_topic_limit_messages",
+    "polymq_topic_limit_bytes",
+    "polymq_group_limit_attempts",
+    "polymq_group_ordered",
+)
 
 
 def values(world: World) -> dict[str, Any]:
@@ -70,3 +79,17 @@ def test_latencies_are_there_when_they_are_measured(single: World) -> None:
     single.wait(2)
     single.settle(consumer, *inbox(consumer).ids)
     assert values(single)["polymq_group_latency_seconds"] == {"1": 2.0, "0.5": 2.0}
+
+
+def test_what_was_chosen_stands_beside_what_is_counted(single: World) -> None:
+    for topic in ("t", "plain"):
+        single.session.create_topic(topic)
+        single.session.create_group(topic, "g")
+        single.session.create_group(topic, "h")
+    single.session.create_group("t", "cursor", kind=GroupKind.CURSOR)
+    assert all(values(single)[name] == {} for name in LIMITS)
+    single.session.set_topic_policy("t", TopicPolicy(ttl_ns=1_500_000_000, messages_max=7, bytes_max=9))
+    single.session.set_group_policy("t", "g", GroupPolicy(max_attempts=5))
+    single.session.set_group_policy("t", "h", GroupPolicy(ordered=True))
+    found = values(single)
+    assert [found[name] for name in LIMITS] == [{"t": 1.5}, {"t": 7}, {"t": 9}, {"g": 5}, {"h": 1}]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from polymq.errors import RefusalCode
 
 from .conftest import SECOND_NS, World, inbox
@@ -28,6 +30,17 @@ def test_requeued_message_goes_to_the_tail(single: World) -> None:
         single.settle(consumer, inbox(consumer).ids[-1])
         single.turn()
     assert inbox(consumer).got == [(b"m0", 1), (b"m1", 1), (b"m2", 1), (b"m3", 1), (b"m4", 1), (b"m0", 2)]
+
+
+def test_what_is_published_after_a_message_was_given_back_comes_behind_it(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    single.publish("t", *bodies(2))
+    single.turn()
+    single.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=0)
+    single.publish("t", b"later", b"still later")
+    single.session.credit(consumer, 10)
+    single.turn()
+    assert inbox(consumer).got == [(b"m0", 1), (b"m1", 1), (b"m0", 2), (b"later", 1), (b"still later", 1)]
 
 
 def test_requeue_with_a_delay_comes_back_exactly_then(world: World) -> None:
@@ -196,3 +209,15 @@ def test_many_deferred_at_once_are_woken_over_several_steps(single: World) -> No
     single.turn()
     assert single.view().groups[0].deferred == 0
     assert len(inbox(consumer).got) == 9000
+
+
+@pytest.mark.parametrize("settled", [1, 3, 8])
+def test_a_settled_message_has_no_deadline_of_its_own_any_more(single: World, settled: int) -> None:
+    consumer = single.consume("t", "g", 10)
+    single.publish("t", *[b"x"] * 10)
+    single.turn()
+    ids = inbox(consumer).ids
+    for message_id in ids[:4]:
+        single.session.extend(consumer, message_id, lease_ns=2 * SECOND_NS, lease_ns_max=60 * SECOND_NS)
+    single.settle(consumer, *ids[:settled])
+    assert sorted(consumer.touched) == ids[min(settled, 4) : 4]

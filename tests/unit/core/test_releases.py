@@ -58,7 +58,7 @@ def test_nothing_is_undone_because_a_partition_could_not_be_read() -> None:
     waiting: dict[int, int] = {}
     found = reconcile(Log(failed="damaged", end=3), Log(), waiting, {7: (5, 700, True), 8: (6, 800, False)})  # type: ignore[arg-type]
     assert (found.undone, found.done, waiting) == ({}, [], {})
-    assert found.unsure == [(5, run(7, 2))]
+    assert found.kept == [(5, run(7, 2))]
 
 
 def test_a_release_into_a_partition_that_cannot_be_read_is_remembered(released: World) -> None:
@@ -178,6 +178,87 @@ def test_offsets_that_a_power_loss_gave_out_again_are_not_taken_for_released(rel
     released.restart(cut=False)
     assert released.view().scheduled == 1
     assert delivered(released) == [b"new", b"x", b"y", b"z"]
+
+
+def test_seed_469_what_is_scheduled_after_a_power_loss_is_not_left_out_because_of_what_was_there_before(single: World) -> None:
+    single.consume("t", "g", 0)
+    single.publish("t", b"x", b"y", delay_ns=60 * SECOND_NS)
+    single.turn()
+    single.session.empty_group("t", "g")
+    single.turn()
+    schedule = single.store.logs[1]
+    schedule.cut(0)
+    schedule.epoch, schedule.epochs = 2, [(2, 0)]
+    for _ in range(2):
+        single.restart()
+        assert single.view().scheduled == 0
+    single.publish("t", b"new", delay_ns=SECOND_NS)
+    single.turn()
+    single.wait(1)
+    assert delivered(single) == [b"new"]
+
+
+def test_what_the_journal_says_of_scheduled_messages_that_are_gone_is_not_said_of_those_that_come_next(single: World) -> None:
+    single.consume("t", "g", 0)
+    single.publish("t", b"x", delay_ns=SECOND_NS)
+    single.turn()
+    schedule = single.store.logs[1]
+    schedule.cut(0)
+    single.restart()
+    single.publish("t", b"new", delay_ns=60 * SECOND_NS)
+    single.turn()
+    lose_entries(single, journal_entries.TRUNCATED)
+    assert schedule.end == 1
+    del schedule.data[:], schedule.index[:]
+    schedule.end = schedule.readable = 0
+    single.restart()
+    single.publish("t", b"newer", delay_ns=60 * SECOND_NS)
+    single.turn()
+    # This time the journal loses its end, and the schedule's log does not.
+    entries = single.store.journal.entries
+    assert entries.pop()[0] == journal_entries.SCHEDULED
+    single.restart()
+    assert single.view().scheduled == 0
+    single.wait(2)
+    assert delivered(single) == []
+
+
+def test_a_message_that_a_group_was_emptied_of_stays_so_when_only_its_release_is_left_of_it(single: World) -> None:
+    single.consume("t", "g", 0)
+    single.publish("t", b"before", delay_ns=SECOND_NS)
+    single.turn()
+    single.session.empty_group("t", "g")
+    single.turn()
+    single.wait(1)
+    lose_entries(single, journal_entries.RELEASED_RUNS)
+    schedule = single.store.logs[1]
+    schedule.cut(0)
+    schedule.epoch, schedule.epochs = 2, [(2, 0)]
+    single.restart()
+    assert delivered(single) == []
+
+
+def test_seed_72_a_schedule_that_a_start_could_not_read_is_not_forgotten_by_a_snapshot(single: World) -> None:
+    single.consume("t", "g", 0)
+    single.publish("t", b"x", delay_ns=SECOND_NS)
+    single.turn()
+    schedule = single.store.logs[1]
+    schedule.failed, schedule.end = "damaged", 0
+    single.restart()
+    assert single.view().scheduled == 1
+    single.wait(2)
+    single.broker.snapshot()
+    schedule.failed, schedule.end = "", 1
+    single.restart(cut=False)
+    assert delivered(single) == [b"x"]
+
+
+def test_a_snapshot_after_a_start_keeps_releases_that_may_be_lost_yet(released: World) -> None:
+    released.restart()
+    released.broker.snapshot()
+    released.store.logs[0].cut(0)
+    released.restart()
+    assert delivered(released) == [b"x", b"y", b"z"]
 
 
 def test_the_format_before_notes_is_read_as_it_was_meant(released: World) -> None:

@@ -227,6 +227,26 @@ def test_sampling_drops_the_rest_for_good(single: World) -> None:
     assert single.view().groups[0].depth == 0
 
 
+def test_what_was_given_back_is_drawn_from_as_well(single: World) -> None:
+    first = single.consume("t", "g", 1000)
+    single.publish("t", *bodies(1000))
+    single.turn()
+    for message_id in inbox(first).ids:
+        single.session.requeue(first, message_id, delay_ns=SECOND_NS)
+    single.session.unsubscribe(first)
+    second = single.consume("t", "g", 2500, sample_percent=9)
+    single.wait(2)
+    assert {attempts for _, attempts in inbox(second).got} == {2}
+    assert 50 < len(inbox(second).got) < 200
+    assert single.settle(second, *inbox(second).ids) == []
+    assert single.view().groups[0].depth == 0
+    single.turn()
+    single.restart()
+    third = single.consume("t", "g", 2500)
+    single.turn()
+    assert inbox(third).got == [], "what was not drawn is gone for good"
+
+
 def test_cold_data_is_waited_for_not_skipped(single: World) -> None:
     consumer = single.consume("t", "g", 5)
     single.store.logs[0].cold = True
@@ -344,3 +364,32 @@ def test_what_cannot_be_read_is_neither_settled_nor_in_the_way(world: World) -> 
     again = world.consume("t", "g", 100)
     world.turn()
     assert sorted(inbox(again).bodies) == sorted(bodies(8))
+
+
+@pytest.mark.parametrize("steps", [limits.SLICE_MESSAGES_MAX + 2, -1])
+def test_given_back_messages_far_apart_are_looked_for_a_few_at_a_time(single: World, steps: int) -> None:
+    count = 100
+    consumer = single.consume("t", "g", count * abs(steps), lease_ns=60 * SECOND_NS)
+    for _ in range(count):
+        single.publish("t", *bodies(abs(steps)))
+        single.turn()
+    while consumer.ready:
+        single.turn()
+    ids = inbox(consumer).ids
+    for message_id in ids[:: steps if steps > 0 else -1]:
+        single.session.requeue(consumer, message_id, delay_ns=0)
+    counts: list[int] = []
+    while consumer.ready:
+        single.broker.tick()
+        counts.append(sum(delivery.slice.count for delivery in single.broker.dispatch()))
+    assert counts == [32, 32, 32, 4]
+
+
+def test_given_back_messages_that_lie_together_are_not_looked_for_one_by_one(single: World) -> None:
+    consumer = single.consume("t", "g", 500, lease_ns=60 * SECOND_NS)
+    single.publish("t", *bodies(500))
+    single.turn()
+    for message_id in inbox(consumer).ids[::2]:
+        single.session.requeue(consumer, message_id, delay_ns=0)
+    single.broker.tick()
+    assert sum(delivery.slice.count for delivery in single.broker.dispatch()) == 250

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.gateways.contract import BaseGateway, Gateway
+from polymq.gateways.contract import BaseGateway, Gateway, Peer
 from polymq.gateways.effects import Close
 from polymq.gateways.outbox import Outbox
 
@@ -29,6 +29,18 @@ def test_the_defaults_make_a_gateway() -> None:
     gateway.woken(effects)
     gateway.ended()
     assert effects == []
+
+
+@pytest.mark.parametrize(
+    ("peer", "address", "remote_host"),
+    [
+        (Peer("127.0.0.1", 1), "127.0.0.1:1", "127.0.0.1"),
+        (Peer("::1", 2), "[::1]:2", "::1"),
+        (Peer("/run/nsqd", 0), "/run/nsqd:0", ""),
+    ],
+)
+def test_how_peers_are_shown(peer: Peer, address: str, remote_host: str) -> None:
+    assert (peer.address, peer.remote_host) == (address, remote_host)
 
 
 def test_a_subscription_that_is_gone_rings_and_then_closes() -> None:

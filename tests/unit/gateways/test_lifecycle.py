@@ -55,7 +55,7 @@ def test_heartbeats_do_not_drift_and_are_not_made_up_for() -> None:
 def test_two_intervals_of_silence_are_too_many() -> None:
     clock, liveness, _ = started(100)
     clock.now_ns = 1150
-    liveness.heard()
+    liveness.heard(clock.monotonic_ns())
     clock.now_ns = 1200
     effects: list[Effect] = []
     assert liveness.timer(TimerName.READ_DEADLINE, effects) is Sign.NOTHING

@@ -63,12 +63,37 @@ def test_huge_and_many_buffers_are_not_kept() -> None:
     outbox = Outbox(pool)
     outbox.write(bytes(8 * 1024 * 1024))
     drain(outbox)
-    assert len(pool.take()) < 1024 * 1024
-    many = [pool.take() for _ in range(100)]
-    for buffer in many:
-        pool.give(buffer)
-    kept = sum(any(pool.take() is buffer for buffer in many) for _ in range(100))
-    assert kept <= 8
+    assert len(pool.take(100_000)) < 1024 * 1024
+    for size, count, kept_max in ((100_000, 100, 8), (20_000, 300, 128), (100, 5000, 2048)):
+        many = [pool.take(size) for _ in range(count)]
+        for buffer in many:
+            pool.give(buffer)
+        again = {id(pool.take(size)) for _ in range(count)} & {id(buffer) for buffer in many}
+        assert 0 < len(again) <= kept_max
+
+
+def test_who_writes_little_holds_little() -> None:
+    pool = BufferPool()
+    outboxes = [Outbox(pool) for _ in range(100)]
+    for outbox in outboxes:
+        outbox.write(bytes(200))
+    assert sum(len(outbox.data) for outbox in outboxes) < 1024 * 1024
+
+
+def test_a_buffer_that_has_become_too_small_goes_to_the_next_and_gates_stay_where_they_were() -> None:
+    pool = BufferPool()
+    first, second = Outbox(pool), Outbox(pool)
+    first.write(b"a" * 1000)
+    first.sent(600)
+    small, ticket = first.data, Ticket()
+    first.write_after(ticket, b"b" * 5000, failed)
+    assert first.limit() - first.start == 400
+    assert bytes(first.data[first.start : first.limit()]) == b"a" * 400
+    second.write(b"c")
+    assert second.data is small
+    ticket.state = TicketState.DONE
+    assert first.settle() is None
+    assert drain(first) == b"a" * 400 + b"b" * 5000
 
 
 def test_what_waits_survives_growing_and_moving() -> None:

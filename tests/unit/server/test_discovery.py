@@ -37,7 +37,7 @@ class Story:
             pump=self.pump.pump,
             dialer=self.dialer,
             clock=self.pump.clock,
-            outside=SimpleNamespace(ask=lambda question, answered: self.asked.append((question, answered))),
+            directories_outside=SimpleNamespace(ask=lambda question, answered: self.asked.append((question, answered))),
             settings=Settings(nsq=NsqSettings(lookupd_tcp_addresses=addresses)),
         )
         self.discovery = Discovery(cast("Node", node))

@@ -3,22 +3,26 @@ from __future__ import annotations
 import hashlib
 import logging
 import socket
+import ssl
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from polymq.cli.nsqd_options import OPTIONS
 from polymq.config_sections import AccessSettings, NsqSettings, ServerSettings, Settings
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
 from polymq.gateways.contract import Peer
 from polymq.gateways.effects import Send
 from polymq.gateways.http.gateway import HttpGateway
+from polymq.gateways.login import Credentials, Denied
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.tcp import LookupGateway
 from polymq.server.mounts import Mount, _change_log_level, mount_all, nsq_settings
 from polymq.server.node import Node
+from polymq.wire.tls import TlsLayer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,6 +112,13 @@ def test_other_ports_may_be_told_than_are_listened_on(mounted: Any) -> None:
     assert b'"tcp_port":14150' not in answer(http, "/info")
 
 
+def test_every_option_of_nsqds_file_is_shown(mounted: Any) -> None:
+    [http] = mounted(nsq(tcp=None, http=ANY_PORT))
+    keys = [option.file_key for option in OPTIONS if option.file_key and not option.unreleased]
+    assert len(keys) > 40
+    assert [key for key in keys if not answer(http, f"/config/{key}").startswith(b"HTTP/1.1 200 ")] == []
+
+
 @pytest.mark.parametrize("name", ["lookup_tcp", "lookup_http"])
 def test_a_machine_with_a_directory_needs_no_second_one(mounted: Any, caplog: pytest.LogCaptureFixture, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -181,11 +192,103 @@ def test_doors_are_guarded_if_they_are_to_be(tmp_path: Path) -> None:
     node.close()
 
 
+class Guarded:
+    """A node whose doors want secrets: whoever may do what, by name."""
+
+    def __init__(self, folder: Path, section: NsqSettings, entries: dict[str, str]) -> None:
+        keys = folder / "keys.toml"
+        keys.write_text(
+            "".join(
+                f'[keys.{name}]\nsecret_hash = "{hashlib.sha256(name.encode()).hexdigest()}"\npermissions = [{{ {entry} }}]\n'
+                for name, entry in entries.items()
+            )
+        )
+        access = AccessSettings(file=str(keys), http="login")
+        self.node = Node(Settings(server=ServerSettings(data=folder / "data", http=None), access=access, nsq=section))
+        self.mounts = mount_all(self.node, backlog=5)
+
+    def ask(self, request: str, secret: str = "") -> int:
+        """One HTTP request to the last port; the answer's status."""
+        effects: list[Any] = []
+        header = f"Authorization: Bearer {secret}\r\n" if secret else ""
+        gateway = self.mounts[-1].factory(Peer("127.0.0.1", 1))
+        gateway.feed(memoryview(f"{request} HTTP/1.1\r\nHost: h\r\n{header}\r\n".encode()), effects)
+        return int(effects[0].data[9:12])
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for mount in self.mounts:
+            mount.listener.close()
+        self.node.close()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Any]:
+    """Make such nodes."""
+    made: list[Guarded] = []
+
+    def make(section: NsqSettings, **entries: str) -> Guarded:
+        made.append(Guarded(tmp_path, section, entries))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+KEYS = {
+    "operator": 'actions = ["manage"]',
+    "reader": 'actions = ["read"]',
+    "one": 'topic = "^t$", actions = ["read", "manage"]',
+    "publisher": 'actions = ["publish"]',
+}
+
+
+def test_only_who_may_manage_everything_changes_the_directory_of_a_guarded_node(guarded: Any) -> None:
+    node = guarded(nsq(tcp=None, http=None, lookup_tcp=ANY_PORT, lookup_http=ANY_PORT), **KEYS)
+    assert node.ask("POST /topic/create?topic=t", "operator") == 200
+    for path in ("/topic/delete?topic=t", "/topic/tombstone?topic=t&node=h:1", "/channel/create?topic=t&channel=c"):
+        assert [node.ask(f"POST {path}", secret) for secret in ("", "wrong", *KEYS)] == [401, 401, 200, 403, 403, 403]
+    for path in ("/lookup?topic=t", "/nodes", "/topics", "/channels?topic=t", "/ping"):
+        assert node.ask(f"GET {path}") == 200, "consumers cannot bring a secret"
+
+
+def test_options_are_for_who_may_read_everything_and_changing_them_for_who_may_manage_it(guarded: Any) -> None:
+    node = guarded(nsq(tcp=None, http=ANY_PORT, auth_http_addresses=("http://user:planted@auth",)), **KEYS)
+    assert [node.ask("GET /config/auth_http_addresses", secret) for secret in KEYS] == [403, 200, 403, 403]
+    assert [node.ask("PUT /config/log_level", secret) for secret in KEYS] == [413, 403, 403, 403]
+    assert [node.ask("GET /info", secret) for secret in KEYS] == [200] * 4
+
+
 IDENTITY = str(Path(__file__).parents[1] / "wire" / "self_signed.pem")
 
 
 def https_settings(**more: Any) -> NsqSettings:
     return nsq(tcp=None, http=ANY_PORT, https=ANY_PORT, tls_cert=IDENTITY, tls_key=IDENTITY, **more)
+
+
+def test_https_tells_who_is_asked_for_a_secret_of_the_clients_certificate(guarded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = guarded(https_settings(tls_client_auth_policy="require"), **KEYS)
+    shown: list[Credentials] = []
+
+    def find(credentials: Credentials) -> Denied:
+        shown.append(credentials)
+        return Denied("planted")
+
+    monkeypatch.setattr(node.node.guests, "find", find)
+    gateway = node.mounts[-1].factory(Peer("127.0.0.1", 1))
+    effects: list[Any] = []
+    gateway.opened(effects)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(IDENTITY)
+    context.load_cert_chain(IDENTITY)
+    server, client = effects[0].layer, TlsLayer(context, "test.invalid")
+    for _ in range(2):
+        server.receive(client.send(b""))
+        client.receive(server.send(b""))
+    assert server.established
+    gateway.feed(memoryview(b"GET /stats HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer planted\r\n\r\n"), [])
+    assert shown == [Credentials(b"planted", "127.0.0.1", tls=True, common_name="test.invalid")]
 
 
 def opening(mount: Mount) -> list[str]:

@@ -53,7 +53,8 @@ def test_every_interface_of_both_versions() -> None:
     port = int(listener.address.rpartition(":")[2])
     for host in ("127.0.0.1", "::1"):
         with socket.create_connection((host, port)):
-            stream, _ = listener.accept()
+            stream, peer = listener.accept()
+            assert peer.host == host, "nobody has to know that the listener is one of IPv6"
             stream.close()
     listener.close()
 

@@ -53,7 +53,7 @@ def test_settings_reach_their_parts() -> None:
             durability="fsync", sync_interval_ns=500, retention_age_ns=7, retention_size=DiskShare(percent=20), free_space=DiskShare(10)
         ),
     )
-    store = store_settings(chosen, disk_bytes=100 * GIB)
+    store = store_settings(chosen, disk_bytes=100 * GIB, descriptors=20_000)
     assert store.sync_interval_ns == 250
     assert store.free_bytes_min == 10
     core = core_settings(chosen, disk_bytes=100 * GIB)
@@ -63,3 +63,9 @@ def test_settings_reach_their_parts() -> None:
     assert core.retention_age_ns == 7
     assert core.retention_disk_share == pytest.approx(0.2)
     assert not core_settings(Settings(), disk_bytes=100 * GIB).sync
+
+
+def test_segments_get_half_of_the_descriptors_that_connections_leave() -> None:
+    chosen = Settings(server=ServerSettings(connections_max=10_000))
+    kept = [store_settings(chosen, disk_bytes=GIB, descriptors=count).open_segments_max for count in (1024, 20_000, 1_000_000)]
+    assert kept == [400, 2500, 4000]

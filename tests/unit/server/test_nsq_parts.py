@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polymq.config_sections import NsqSettings, ServerSettings, Settings
+from polymq.config_sections import NsqSettings, ServerSettings, Settings, StoreSettings
 from polymq.config_values import TcpAddress
 from polymq.server.node import Node
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def test_options_have_nsqds_defaults() -> None:
-    assert nsqd_options(NsqSettings(), broadcast_address="127.0.0.1", http_port=4151) == {
+    assert nsqd_options(NsqSettings(), StoreSettings(), broadcast_address="127.0.0.1", http_port=4151) == {
+        "sync_every": 2500,
+        "sync_timeout": 1_000_000_000,
         "tls_cert": "",
         "tls_key": "",
         "tls_client_auth_policy": "",
@@ -41,11 +43,22 @@ def test_options_are_those_of_the_section() -> None:
         e2e_processing_latency_percentiles=(1.0, 0.99),
         max_channel_consumers=3,
     )
-    options = nsqd_options(section, broadcast_address="h", http_port=1)
+    options = nsqd_options(section, StoreSettings(), broadcast_address="h", http_port=1)
     assert options["statsd_address"] == "h:8125"
     assert options["statsd_mem_stats"] is False
     assert str(options["e2e_processing_latency_percentiles"]) == "[1, 0.99]"
     assert options["max_channel_consumers"] == 3
+
+
+def test_how_often_is_synced_is_told_as_it_is() -> None:
+    store = StoreSettings(durability="fsync", sync_interval_ns=500_000_000)
+    options = nsqd_options(NsqSettings(), store, broadcast_address="h", http_port=1)
+    assert (options["sync_every"], options["sync_timeout"]) == (1, 500_000_000)
+
+
+def test_who_logs_in_at_an_authentication_server_is_not_shown() -> None:
+    section = NsqSettings(auth_http_addresses=("https://user:planted@auth/who", "h:1"))
+    assert nsqd_options(section, StoreSettings(), broadcast_address="h", http_port=1)["auth_http_addresses"] == ["https://auth/who", "h:1"]
 
 
 def test_nothing_is_sent_unless_asked_for(tmp_path: Path) -> None:

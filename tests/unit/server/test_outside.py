@@ -191,8 +191,9 @@ def test_a_redirect_near_the_end_of_the_time_gets_what_is_left() -> None:
 
 def test_only_so_many_at_a_time() -> None:
     story = Story()
+    servers = limits.QUESTIONS_MAX // limits.QUESTIONS_PER_SERVER_MAX + 1
     for index in range(limits.QUESTIONS_MAX + 2):
-        story.ask(f"http://auth.invalid/{index}", timeout_ns=(9 if index <= limits.QUESTIONS_MAX else 5) * SECOND_NS)
+        story.ask(f"http://auth{index % servers}.invalid/", timeout_ns=(9 if index <= limits.QUESTIONS_MAX else 5) * SECOND_NS)
     assert len(story.dialer.dials) == limits.QUESTIONS_MAX
     story.dialer.open[0].fail()
     story.world.turn()
@@ -202,6 +203,79 @@ def test_only_so_many_at_a_time() -> None:
     story.world.pass_time(4 * SECOND_NS)
     assert len(story.results) == limits.QUESTIONS_MAX + 2
     assert story.idle()
+
+
+def test_a_server_that_hangs_takes_nothing_from_another() -> None:
+    story = Story()
+    for _ in range(limits.QUESTIONS_MAX + 1):
+        story.ask("http://hung.invalid/")
+    assert len(story.dialer.dials) == limits.QUESTIONS_PER_SERVER_MAX
+    story.ask("http://healthy.invalid/")
+    dial = story.dialer.dials[-1]
+    assert dial.address == TcpAddress("healthy.invalid", 80)
+    _, connection = dial.connect()
+    story.world.send(connection, HELLO)
+    assert story.results == [Answer(200, ((b"content-length", b"5"),), b"hello")]
+    assert story.idle()
+    assert len(story.results) == limits.QUESTIONS_MAX + 2
+    assert not story.outside._servers
+
+
+def test_directories_have_questions_of_their_own() -> None:
+    story = Story()
+    lookups = HttpOutside(story.dialer, story.world.pump, story.world.clock, questions_max=limits.LOOKUP_QUESTIONS_TOTAL_MAX)
+    for index in range(2 * limits.QUESTIONS_MAX):
+        story.ask(f"http://auth{index % 8}.invalid/")
+        lookups.ask(Question(f"http://directory{index % 32}.invalid/", 5 * SECOND_NS, 2 * SECOND_NS), story.results.append)
+    assert len(story.dialer.dials) == limits.QUESTIONS_MAX + limits.LOOKUP_QUESTIONS_TOTAL_MAX
+
+
+def test_servers_have_their_turns_one_after_the_other() -> None:
+    story = Story()
+    story.outside._questions_max = 1
+    for host in ("a", "a", "a", "b", "c"):
+        story.ask(f"http://{host}.invalid/")
+    for _ in range(5):
+        story.dialer.open[0].fail()
+        story.world.turn()
+    hosts = [dial.address.host for dial in story.dialer.dials if isinstance(dial.address, TcpAddress)]
+    assert hosts == ["a.invalid", "a.invalid", "b.invalid", "c.invalid", "a.invalid"]
+
+
+def test_whoever_waited_has_all_the_time_there_is() -> None:
+    story = Story()
+    for _ in range(limits.QUESTIONS_PER_SERVER_MAX + 1):
+        story.ask()
+    story.world.pass_time(4 * SECOND_NS)
+    story.dialer.open[0].fail()
+    story.world.turn()
+    assert len(story.dialer.dials) == limits.QUESTIONS_PER_SERVER_MAX + 1
+    assert story.dialer.dials[-1].timeout_ns == 2 * SECOND_NS
+    story.world.pass_time(5 * SECOND_NS - 1)
+    assert len(story.results) == limits.QUESTIONS_PER_SERVER_MAX
+    story.world.pass_time(1)
+    assert story.results[-1] == Failure("no answer in time")
+    assert story.idle()
+
+
+@pytest.mark.parametrize("stage", ["waiting", "dialled", "connected", "answered"])
+def test_a_question_that_nobody_wants_answered(stage: str) -> None:
+    story = Story()
+    if stage == "waiting":
+        story.outside._questions_max = 0
+    asked = story.outside.ask(Question("http://auth.invalid/", 5 * SECOND_NS, 2 * SECOND_NS), story.results.append)
+    if stage in ("connected", "answered"):
+        stream, connection = story.connect()
+        if stage == "answered":
+            stream.incoming.append(HELLO)
+            story.world.pump.readable(connection)
+    asked.cancel()
+    asked.cancel()
+    assert not story.dialer.open
+    assert story.idle()
+    assert not story.outside._servers
+    assert not story.outside._waiting_count
+    assert story.results == []
 
 
 def test_through_the_pump() -> None:
@@ -228,10 +302,10 @@ def test_through_the_pump() -> None:
 
 def test_only_so_many_wait() -> None:
     story = Story()
-    for _ in range(limits.QUESTIONS_MAX + limits.QUESTIONS_WAITING_MAX + 1):
+    for _ in range(limits.QUESTIONS_PER_SERVER_MAX + limits.QUESTIONS_WAITING_MAX + 1):
         story.ask()
     assert story.results == []
     story.world.turn()
     assert story.results == [Failure("too many questions at a time")]
     assert story.idle()
-    assert len(story.results) == limits.QUESTIONS_MAX + limits.QUESTIONS_WAITING_MAX + 1
+    assert len(story.results) == limits.QUESTIONS_PER_SERVER_MAX + limits.QUESTIONS_WAITING_MAX + 1

@@ -19,13 +19,18 @@ SECOND_NS = 1_000_000_000
 
 
 class Outside:
-    """Keeps the questions."""
+    """Keeps the questions. Each is its own `Asked`."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[object, Callable[[object], None]]] = []
+        self.cancelled = 0
 
-    def ask(self, request: object, answered: Callable[[object], None]) -> None:
+    def ask(self, request: object, answered: Callable[[object], None]) -> Outside:
         self.questions.append((request, answered))
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled += 1
 
 
 def test_a_turn_that_answers_has_its_order() -> None:
@@ -223,13 +228,27 @@ def test_a_question_without_an_answer_is_over_at_its_deadline() -> None:
     world = World()
     _, gateway, connection = world.connect()
     gateway.on_line = lambda _line, effects: effects.append(Ask(7, "who?", world.clock.now_ns + SECOND_NS))
-    world.pump.outside = Outside()
+    world.pump.outside = outside = Outside()
     world.send(connection, b"ask\n")
     world.pass_time(SECOND_NS - 1)
+    assert outside.cancelled == 0
     assert gateway.calls[-1] == b"ask"
     world.pass_time(1)
     assert gateway.calls[-1] == "answered 7 None"
     assert connection.watched == (True, False)
+    assert outside.cancelled == 1
+
+
+def test_a_question_is_over_when_whoever_asked_it_is() -> None:
+    world = World()
+    _, gateway, connection = world.connect()
+    gateway.on_line = lambda _line, effects: effects.append(Ask(7, "who?", world.clock.now_ns + SECOND_NS))
+    world.pump.outside = outside = Outside()
+    world.send(connection, b"ask\n")
+    world.pump.stop()
+    world.turn()
+    assert outside.cancelled == 1
+    assert gateway.calls[-1] == "ended"
 
 
 def test_nobody_outside_means_no_answer() -> None:

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+import weakref
+
+import pytest
 
 from polymq.server.timers import Alarm, Timers
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_deadlines_come_up_in_order_and_once() -> None:
@@ -99,3 +98,21 @@ def test_an_alarm_rings_once_unless_it_is_cancelled(caplog: pytest.LogCaptureFix
 
     Alarm(timers, lambda: [][0]).ring()
     assert "internal error" in caplog.text
+
+
+class Heavy:
+    """A key that can be looked after."""
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_key_that_is_forgotten_is_not_kept_alive(moved: bool) -> None:
+    timers: Timers[Heavy] = Timers()
+    key = Heavy()
+    gone = weakref.ref(key)
+    timers.set(key, 100)
+    if moved:
+        timers.set(key, 50)
+    timers.forget(key)
+    del key
+    assert gone() is None
+    assert timers.expired(1000) == []

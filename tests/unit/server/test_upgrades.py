@@ -137,6 +137,20 @@ def test_the_peer_can_end_the_layer() -> None:
     assert stream.output_ended
 
 
+def test_the_end_of_a_layer_comes_behind_input_that_waits() -> None:
+    world, stream, gateway, connection = upgrading()
+    gateway.stop_after.add(b"bye for now")
+    world.send(connection, b"rot 1\n")
+    gateway.on_line = lambda line, effects: effects.append(Pause() if line == b"bye for now" else Send(line + b"\n"))
+    world.send(connection, Rot(1).send(b"bye for now\nlast\n") + b"\xff")
+    assert gateway.calls[-1] == b"bye for now"
+    gateway.on["woken"] = lambda effects: effects.append(Resume())
+    gateway.ring()
+    world.turn()
+    assert gateway.calls[-3:] == [b"last", "eof", "ended"]
+    assert stream.outgoing.endswith(Rot(1).send(b"last\n") + b"<end>")
+
+
 def test_much_output_goes_through_a_layer_bit_by_bit() -> None:
     world, stream, gateway, connection = upgrading()
     world.send(connection, b"rot 1\n")

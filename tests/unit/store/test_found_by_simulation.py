@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from polymq.errors import StoreFull
+from polymq.store import inspect
 from polymq.store.ticket import TicketState
 from polymq.testing.disk import DiskFault, SimulatedKill
 from polymq.wire.records import read_messages
@@ -121,8 +124,12 @@ def test_seed_1232_an_index_from_before_a_cut_is_not_used_after_it() -> None:
     file = harness.files.open(f"{path}.seg")
     file.truncate(file.size() - 700)
     file.allocate(4096)
+    first, second, *_rest = inspect.frames(harness.files)
     for name in harness.files.list("journal"):
-        harness.files.remove(f"journal/{name}")
+        if f"journal/{name}" != first.path:
+            harness.files.remove(f"journal/{name}")
+    harness.files.open(first.path).truncate(second.position)
+    harness.boot += 1
     log = harness.open().open_log(1, sync=False)
     kept = log.end
     assert kept < count
@@ -135,3 +142,39 @@ def test_seed_1232_an_index_from_before_a_cut_is_not_used_after_it() -> None:
     harness.settle()
     log = harness.restart()
     assert [len(body) for body in read_all(harness, log, count - 1)] == [len(b"9;") + 450, len(b"10;") + 3000]
+
+
+def test_seed_10202_what_a_snapshot_replaced_stays_until_the_snapshot_is_synced() -> None:
+    for seed in range(20):
+        for operation in range(12):
+            harness = Harness(seed, sync_interval_ns=1 << 60)
+            store = harness.open()
+            store.journal.append(ENTRY)
+            store.commit()
+            assert store._committer.sync_now()
+            store.journal.snapshot([[ENTRY] for _ in range(200)])
+            store.commit()
+            harness.crash()
+            # The next process finds the snapshot in the page cache; it is killed, and then the power fails.
+            harness.files.kill_at = operation
+            with suppress(SimulatedKill):
+                harness.open()
+            harness.crash()
+            harness.crash(power_loss=True)
+            harness.open()
+            assert ENTRY in harness.replayed
+
+
+def test_seed_476_a_partition_that_cannot_be_read_does_not_claim_to_begin_anew() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    harness.publish(log, bodies(0, 2))
+    harness.crash()
+    harness.boot += 1
+    store = harness.open()
+    harness.files.faults.append(DiskFault("read", path="partitions/"))
+    unread = store.open_log(1, sync=False)
+    assert unread.failed
+    assert unread.epochs == []
+    harness.crash()
+    assert harness.open().open_log(1, sync=False).epochs == [(1, 0), (2, 2)]

@@ -123,7 +123,9 @@ def test_a_journal_that_is_gone_is_damage_where_there_are_partitions() -> None:
     for name in harness.files.list("journal"):
         harness.files.remove(f"journal/{name}")
     (frame,) = inspect.frames(harness.files)
-    assert frame.verdict.startswith("expected the journal's first frame, which is synced before there are partitions, found no file. Restore")
+    assert frame.verdict.startswith(
+        "expected the journal's first frame, which is synced before there are partitions, found no file. Restore"
+    )
     (entry,) = inspect.entries(harness.files)
     assert entry.verdict in inspect.journal_damage(harness.files)
     assert inspect.journal_damage(FakeFiles(1)) == ""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from polymq.wire.batch import read_messages
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies, drain, read_all
 
@@ -96,10 +97,23 @@ def test_windows_are_counted_as_long_as_they_live() -> None:
     reader = log.reader(0)
     assert reader.take(10, 1000) is not None
     assert volume.windows_size_bytes > 0
-    reader.seek(5)
+    reader.seek(99)
     assert volume.windows_size_bytes == 0
     assert drain(harness, reader)
     assert volume.windows_size_bytes == 0
+
+
+@pytest.mark.parametrize("offset", range(8))
+def test_going_back_in_the_window_at_hand_reads_nothing(offset: int) -> None:
+    harness = filled(hot_size_bytes=0)
+    reader = harness.store._logs[1].reader(0)
+    assert reader.take(10, 1000) is not None
+    harness.files.evict()
+    reader.seek(offset)
+    piece = reader.take(1, 1000)
+    assert piece is not None
+    (message,) = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, piece.count, piece.end)
+    assert (piece.offset, message.body) == (offset, bodies(offset, 1, 60)[0])
 
 
 def test_little_is_read_ahead_when_windows_take_too_much() -> None:

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.testing.test_ledger import SECOND, Stage
 
+from polymq.testing.durability import Place
 from polymq.testing.management import Order, OrderKind
 from polymq.testing.promises import Connection, PromiseBrokenError, Verb
 
@@ -130,6 +131,31 @@ def test_a_deleted_channel_does_not_come_back() -> None:
     stage.deliver(consumer, 1)
 
 
+def test_what_a_paused_topic_was_appended_since_a_channel_was_emptied_may_come_to_the_next_of_its_name() -> None:
+    for paused in (True, False):
+        stage = Managed()
+        consumer = stage.consumer()
+        stage.add(0)
+        stage.add(1, delay_ns=SECOND)
+        stage.order(OrderKind.EMPTY_CHANNEL, "c")
+        if paused:
+            stage.order(OrderKind.PAUSE_TOPIC)
+        stage.clock.advance(2 * SECOND)
+        stage.ledger.saw(stage.ledger.publications[1], 1, made_ns=stage.clock.monotonic_ns())
+        stage.ledger.book.locate(stage.ledger.publications[1], 1)
+        stage.order(OrderKind.DELETE_CHANNEL, "c")
+        stage.ledger.ended(consumer)
+        if paused:
+            stage.order(OrderKind.UNPAUSE_TOPIC)
+        consumer = stage.consumer()
+        stage.clock.advance(1)
+        stage.refuses(consumer, 0, "emptied or deleted")
+        if paused:
+            stage.deliver(consumer, 1)
+        else:
+            stage.refuses(consumer, 1, "emptied or deleted")
+
+
 def test_a_deleted_topic_does_not_come_back() -> None:
     stage = Managed()
     consumer = stage.consumer()
@@ -202,6 +228,25 @@ def test_an_ephemeral_channel_may_end_with_its_last_consumer() -> None:
     assert stage.owed() == [0]
     stage.add(1)
     assert stage.owed() == [0, 1, 1]
+
+
+def test_an_ephemeral_topic_is_made_anew_after_its_last_consumer_and_not_before() -> None:
+    for fatal in (True, False):
+        stage = Managed()
+        consumer = stage.connect("consumer")
+        stage.ledger.subscribes(consumer, EPHEMERAL, EPHEMERAL)
+        stage.ledger.responded(consumer)
+        stage.ledger.failed(Place(0, EPHEMERAL), alone=True)
+        stage.clock.advance(1)
+        if fatal:
+            stage.ledger.refused(consumer, None, 0)
+        stage.clock.advance(1)
+        stage.ledger.publishes(stage.publisher, EPHEMERAL, [(0, b"00000000")])
+        if fatal:
+            stage.ledger.responded(stage.publisher)
+        else:
+            with pytest.raises(PromiseBrokenError, match="cannot be written or synced"):
+                stage.ledger.responded(stage.publisher)
 
 
 def test_messages_of_an_ephemeral_topic_end_with_their_process() -> None:

@@ -129,3 +129,27 @@ def test_a_walk_says_the_same_with_and_without_it(groups: list[list[Message]], d
         at += parse_header(data, at).size
     assert at == end
     assert offset <= until
+
+
+@given(st.lists(st.integers(1, 4), max_size=12), st.integers(0, 40), st.integers(0, 3), st.integers(0, 2000), st.integers(0, 90))
+def test_whole_batches_are_passed_up_to_a_record_a_size_or_the_end(
+    counts: list[int], before: int, skipped: int, stop_at: int, cut: int
+) -> None:
+    data = batches.run(bodies(*counts))
+    end = max(0, len(data) - cut)
+    sizes = [len(batches.run([group])) for group in bodies(*counts)]
+    at, began_at = min(sum(sizes[:skipped]), end), 0
+    expected, next_offset, position, base = at, 0, 0, 0
+    for count, size in zip(counts, sizes, strict=True):
+        if position >= at:
+            if base >= before or position + size > end or (position > began_at and position + size > stop_at):
+                break
+            expected, next_offset = position + size, base + count
+        position, base = position + size, base + count
+    for module in (walk, plain):
+        assert module.pass_whole(data, at, end, before, began_at, stop_at) == (expected, next_offset)
+
+
+def test_a_batch_without_a_size_stops_the_walk() -> None:
+    for module in (walk, plain):
+        assert module.pass_whole(bytes(400), 0, 400, END, 0, 400) == (0, 0)

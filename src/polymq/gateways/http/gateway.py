@@ -2,7 +2,8 @@
 
 An endpoint answers at once, or with a body that is produced while it is being sent, or not yet (`Retry`). In the
 latter two cases the connection is not read until the answer is complete: that is what keeps pipelined answers in order
-and is the back-pressure too. An answer that waits for a commit does not stop input: the outbox keeps its order.
+and is the back-pressure too. An answer that waits for a commit does not stop input: the outbox keeps its order. Many
+requests in one read are answered in several turns, each when the peer has taken most of the answers before.
 This file knows no endpoint and no protocol but HTTP. Read next: `protocols/http/decode.py`, `protocols/http/router.py`.
 """
 
@@ -100,6 +101,7 @@ class HttpGateway(BaseGateway, Generic[Context]):
         self._retry: Retry | None = None
         self._stream: _Stream | None = None
         self._consuming: _Consuming | None = None
+        self._resting = False  # there are more requests than one turn answers
         self._partial_since_ns: int | None = None
         self._active_ns = clock.monotonic_ns()
 
@@ -116,24 +118,31 @@ class HttpGateway(BaseGateway, Generic[Context]):
             effects.append(Send(_NOT_TLS))
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
-        """Answer every whole request, until one takes longer."""
+        """Answer whole requests, until one takes longer, or the answers are enough for one turn."""
         if self._consuming is not None:
             # Another request may wait for the end of this answer; more than that has no business here.
             if len(view) > limits.HTTP_HEAD_SIZE_BYTES_MAX:
                 self._end_consuming("too much input behind a request whose answer does not end", effects)
             return 0
         decoder = self._decoder
-        at = 0
+        at = handled = answered_bytes = 0
         while self._request is None and not decoder.ended:
+            if handled >= limits.HTTP_REQUESTS_PER_TURN_MAX or answered_bytes > limits.OUTBOX_SIZE_BYTES_HIGH:
+                if at < len(view):
+                    self._rest(effects)
+                break
             event, at = decoder.next(view, at)
             if event is None:
                 break
+            before = len(effects)
             self._handle(event, effects)
+            handled += 1
+            answered_bytes += sum(len(effect.data) for effect in effects[before:] if isinstance(effect, Send | SendAfter))
         self.need = decoder.need
         self._active_ns = self._clock.monotonic_ns()
         if not (decoder.in_request or at < len(view)):
             self._partial_since_ns = None
-        elif self._partial_since_ns is None:
+        elif self._partial_since_ns is None or handled:
             self._partial_since_ns = self._active_ns
         return at
 
@@ -163,7 +172,11 @@ class HttpGateway(BaseGateway, Generic[Context]):
         """Send the next chunk, or take deliveries again."""
         if self._consuming is not None:
             self._consuming.consumer.hold(held=False)
-        self._go_on(effects)
+        if self._resting:
+            self._resting = False
+            effects.append(Resume())
+        else:
+            self._go_on(effects)
 
     def woken(self, effects: list[Effect]) -> None:
         """Let the consumer do its part, or end its answer in order: what it subscribed to is gone."""
@@ -294,6 +307,11 @@ class HttpGateway(BaseGateway, Generic[Context]):
             effects.append(Send(encode.LAST_CHUNK))
         effects.append(Close(reason))
 
+    def _rest(self, effects: list[Effect]) -> None:
+        """Answer no more in this turn; go on in a later one, when the peer has taken what there is."""
+        self._resting = True
+        effects += (Pause(), WantWritable())
+
     def _hold(self, request: Request, effects: list[Effect]) -> None:
         """Stop reading until this request has been answered."""
         if self._request is None:
@@ -357,6 +375,7 @@ class HttpGateway(BaseGateway, Generic[Context]):
             effects.append(Close("answered"))
         elif held is not None:
             self._active_ns = self._clock.monotonic_ns()
+            self._partial_since_ns = None  # what has come meanwhile had to wait for us
             effects.append(Resume())
 
     def _watch(self, effects: list[Effect]) -> None:
@@ -365,7 +384,7 @@ class HttpGateway(BaseGateway, Generic[Context]):
     def _check_silence(self, effects: list[Effect]) -> None:
         now_ns = self._clock.monotonic_ns()
         since_ns = self._partial_since_ns
-        if self._request is not None:
+        if self._request is not None or self._resting:
             self._active_ns = now_ns  # the peer waits for us; a peer that does not take its answer is not our concern
         elif since_ns is not None and now_ns - since_ns >= limits.HTTP_REQUEST_NS_MAX:
             effects.append(Close("the request did not become complete in time"))

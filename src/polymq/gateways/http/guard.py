@@ -13,7 +13,7 @@ import hashlib
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from polymq import limits
 from polymq.gateways.login import Credentials, Denied, Login
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from polymq.protocols.http.decode import BodyRule
     from polymq.protocols.http.router import Router
 
-__all__ = ["GuardedDoor", "GuardedRouter", "Guests", "secret_of"]
+__all__ = ["Certified", "GuardedDoor", "GuardedRouter", "Guests", "secret_of"]
 
 Context = TypeVar("Context")
 
@@ -80,33 +80,33 @@ class _Waiting:
 class Guests:
     """Who has been found by which secret, for all doors together: at most `limits.HTTP_GUESTS_MAX`, the latest ones."""
 
-    def __init__(self, broker: Broker, clock: Clock, logins: Logins, ask: Callable[[Question, Callable[[object], None]], None]) -> None:
+    def __init__(self, broker: Broker, clock: Clock, logins: Logins, ask: Callable[[Question, Callable[[object], None]], object]) -> None:
         self._broker = broker
         self._clock = clock
         self._logins = logins
         self._ask = ask
         self._guests: dict[bytes, _Guest] = {}
 
-    def find(self, secret: bytes, remote_host: str) -> Session | Denied | _Waiting:
-        """Give the session of whoever brings this secret; it may have to be asked for (`verdict`)."""
-        key = _key(secret, remote_host)
+    def find(self, credentials: Credentials) -> Session | Denied | _Waiting:
+        """Give the session of whoever shows these; it may have to be asked for (`verdict`)."""
+        key = _key(credentials)
         guest = self._guests.get(key)
         if guest is not None:
             if guest.ends_ns is None or self._clock.monotonic_ns() < guest.ends_ns:
                 return guest.session
             self._forget(key)
-        verdict = self._logins.begin(Credentials(secret, remote_host))
+        verdict = self._logins.begin(credentials)
         if isinstance(verdict, Login):
-            return self.admit(secret, remote_host, verdict)
+            return self.admit(credentials, verdict)
         if isinstance(verdict, Denied):
             return verdict
         waiting = _Waiting(verdict)
         self._ask(verdict.question, partial(self._answered, waiting))
         return waiting
 
-    def admit(self, secret: bytes, remote_host: str, login: Login) -> Session:
+    def admit(self, credentials: Credentials, login: Login) -> Session:
         """Remember who that is."""
-        key = _key(secret, remote_host)
+        key = _key(credentials)
         if key in self._guests:  # two requests had to wait for the same answer
             self._forget(key)
         while len(self._guests) >= limits.HTTP_GUESTS_MAX:
@@ -125,19 +125,20 @@ class Guests:
         self._guests.pop(key).session.close()
 
 
-def _key(secret: bytes, remote_host: str) -> bytes:
-    """Name a secret without keeping it. An authentication server may judge by the address as well."""
-    return hashlib.sha256(len(secret).to_bytes(8, "big") + secret + remote_host.encode()).digest()
+def _key(shown: Credentials) -> bytes:
+    """Name a secret without keeping it. An authentication server may judge by the rest as well."""
+    parts = (shown.secret, shown.remote_host.encode(), shown.common_name.encode("utf-8", "surrogatepass"), b"tls" if shown.tls else b"")
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
 
 
 class GuardedDoor(Generic[Context]):
     """What a guarded door is like: its endpoints, how a context is given a session, and how it refuses.
 
-    `open_paths` are answered to anybody (health checks know no secrets). `concerns_all` says of a request that is not
-    about single topics what one must be allowed to do to all of them.
+    `open_paths` are answered to anybody (health checks know no secrets), and so are requests with one of `open_methods`.
+    `concerns_all` says of a request that is not about single topics what one must be allowed to do to all of them.
     """
 
-    __slots__ = ("concerns_all", "guests", "open_paths", "refuse", "router", "with_session")
+    __slots__ = ("concerns_all", "guests", "open_methods", "open_paths", "refuse", "router", "with_session")
 
     def __init__(
         self,
@@ -148,6 +149,7 @@ class GuardedDoor(Generic[Context]):
         refuse: Callable[[int], Response],
         open_paths: frozenset[str],
         concerns_all: Callable[[Request], Action | None],
+        open_methods: frozenset[str] = frozenset(),
     ) -> None:
         self.router = router
         self.guests = guests
@@ -155,15 +157,27 @@ class GuardedDoor(Generic[Context]):
         self.refuse = refuse
         self.open_paths = open_paths
         self.concerns_all = concerns_all
+        self.open_methods = open_methods
+
+
+class Certified(Protocol):
+    """What is asked of a connection's TLS."""
+
+    @property
+    def peer_common_name(self) -> str:
+        """The common name in the client's certificate; "" without one."""
 
 
 class GuardedRouter(Generic[Context]):
     """A door's router for one connection, in the place of the `Router` that answers everybody."""
 
-    def __init__(self, door: GuardedDoor[Context], peer: Peer, clock: Clock) -> None:
+    def __init__(self, door: GuardedDoor[Context], peer: Peer, clock: Clock, tls: Certified | None = None) -> None:
+        """`tls` is what the connection is within, if it is."""
         self._door = door
         self._peer = peer
         self._clock = clock
+        self._tls = tls
+        self._common_name: str | None = None
 
     def body_rule(self, method: str, path: str) -> BodyRule:
         """As without a guard."""
@@ -172,24 +186,31 @@ class GuardedRouter(Generic[Context]):
     def answer(self, request: Request, context: Context) -> Response | Retry:
         """Find out who asks, then have the endpoint answer."""
         door = self._door
-        if request.path in door.open_paths:
+        if request.path in door.open_paths or request.method in door.open_methods:
             return door.router.answer(request, context)
         secret = secret_of(request)
         if not secret:
             return self._refused(401)
-        found = door.guests.find(secret, self._peer.remote_host)
+        credentials = self._credentials(secret)
+        found = door.guests.find(credentials)
         if isinstance(found, _Waiting):
             # The body lies in a buffer of the connection's, which is used again while somebody else is asked.
             kept = replace(request, body_view=memoryview(bytes(request.body_view)))
-            return self._later(found, kept, secret, context)
+            return self._later(found, kept, credentials, context)
         return self._admitted(found, request, context)
 
-    def _later(self, waiting: _Waiting, request: Request, secret: bytes, context: Context) -> Response | Retry:
+    def _credentials(self, secret: bytes) -> Credentials:
+        """Put together what the client shows: no request is read before the end of a handshake."""
+        if self._common_name is None:
+            self._common_name = self._tls.peer_common_name if self._tls is not None else ""
+        return Credentials(secret, self._peer.remote_host, self._tls is not None, self._common_name)
+
+    def _later(self, waiting: _Waiting, request: Request, credentials: Credentials, context: Context) -> Response | Retry:
         verdict = waiting.verdict
         if verdict is None:
             due_ns = self._clock.monotonic_ns() + limits.HTTP_POLL_INTERVAL_NS
-            return Retry(due_ns, partial(self._later, waiting, request, secret, context))
-        found = self._door.guests.admit(secret, self._peer.remote_host, verdict) if isinstance(verdict, Login) else verdict
+            return Retry(due_ns, partial(self._later, waiting, request, credentials, context))
+        found = self._door.guests.admit(credentials, verdict) if isinstance(verdict, Login) else verdict
         return self._admitted(found, request, context)
 
     def _admitted(self, found: Session | Denied, request: Request, context: Context) -> Response | Retry:

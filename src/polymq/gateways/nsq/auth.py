@@ -40,7 +40,7 @@ _OK: Final = 200
 _FORBIDDEN: Final = 403
 _ACCEPT: Final = ("Accept", "application/vnd.nsq; version=1.0")
 _JSON: Final = ("Content-Type", "application/json")
-# Who asks has a deadline of its own for every question; this is the pump's net behind it.
+# A question may wait for its turn as long as its answer may take, and ends by itself; this is the pump's net behind it.
 _SLACK_NS: Final = _NS_PER_SECOND
 # What a subscriber receives it may read: from the log as well, and in statistics.
 _CONSUMING: Final = frozenset({Action.SUBSCRIBE, Action.READ})
@@ -228,7 +228,7 @@ class Doorkeeper:
     def _ask(self, attempt: Attempt, effects: list[Effect]) -> None:
         self._token += 1
         question = attempt.question
-        effects.append(Ask(self._token, question, self._monotonic_ns() + question.timeout_ns + _SLACK_NS))
+        effects.append(Ask(self._token, question, self._monotonic_ns() + 2 * question.timeout_ns + _SLACK_NS))
 
     def _concluded(self, verdict: Login | Denied) -> Login | Denied:
         if isinstance(verdict, Login):

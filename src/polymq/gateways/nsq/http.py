@@ -2,7 +2,7 @@
 
 The answers are nsqd 1.3.0's, byte for byte where clients look; Go's own debug pages are not there. The endpoints are
 plain functions from a request and a context to an answer. Read next: `http_publishing.py`, `http_topics.py`,
-`stats.py`, `http_config.py`.
+`stats.py`, `http_config.py`; polymq's own are in `http_streaming.py`, `http_policies.py`, `http_inspection.py`, `http_replay.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from polymq.gateways.nsq import http_answers, http_topics
 from polymq.gateways.nsq.http_answers import refuse
 from polymq.gateways.nsq.http_config import change_option, show_option
 from polymq.gateways.nsq.http_debug import free_memory, set_block_rate
+from polymq.gateways.nsq.http_inspection import cancel_deferred, list_channel_deferred, list_topic_deferred, peek_channel, peek_topic
+from polymq.gateways.nsq.http_policies import set_channel_policy, set_topic_policy, show_channel_policy, show_topic_policy
 from polymq.gateways.nsq.http_publishing import publish, publish_many
+from polymq.gateways.nsq.http_replay import replay_channel
 from polymq.gateways.nsq.http_streaming import finish, ready, requeue, subscribe, touch
 from polymq.gateways.nsq.stats import show_statistics
 from polymq.protocols.http.decode import BodyRule
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from polymq.protocols.nsq.settings import NsqSettings
     from polymq.wire.exchange import Request
 
-__all__ = ["TlsRequired", "concerns_all", "nsq_router"]
+__all__ = ["TlsRequired", "concerns_all", "nsq_router", "nsq_routes"]
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -61,7 +64,9 @@ def concerns_all(request: Request) -> Action | None:
     """Say what one must be allowed to do to all topics for a request that is about the node."""
     if request.path.startswith("/debug"):
         return Action.MANAGE
-    return Action.MANAGE if request.path.startswith("/config/") and request.method != "GET" else None
+    if request.path.startswith("/config/"):
+        return Action.READ if request.method == "GET" else Action.MANAGE
+    return None
 
 
 class TlsRequired(Router["NsqHttp"]):
@@ -81,11 +86,16 @@ class TlsRequired(Router["NsqHttp"]):
 
 
 def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
-    """Make the table. The limits on bodies are the settings'."""
+    """Make the table, ready for looking up."""
+    return Router(nsq_routes(settings), refuse=refuse)
+
+
+def nsq_routes(settings: NsqSettings) -> list[Route[NsqHttp]]:
+    """Give the table. The limits on bodies are the settings'."""
     message = BodyRule(settings.message_size_bytes_max, reads=True)
     body = BodyRule(settings.body_size_bytes_max, reads=True)
     settle = BodyRule(limits.HTTP_SETTLE_SIZE_BYTES_MAX, reads=True)
-    routes = [
+    return [
         Route("GET", "/ping", ping),
         Route("GET", "/info", info),
         Route("GET", "/stats", show_statistics, body),
@@ -108,7 +118,16 @@ def nsq_router(settings: NsqSettings) -> Router[NsqHttp]:
         Route("POST", "/req", requeue),
         Route("POST", "/touch", touch),
         Route("POST", "/rdy", ready),
+        Route("GET", "/topic/policy", show_topic_policy),
+        Route("POST", "/topic/policy", set_topic_policy),
+        Route("GET", "/topic/peek", peek_topic),
+        Route("GET", "/topic/deferred", list_topic_deferred),
+        Route("POST", "/topic/cancel", cancel_deferred),
+        Route("GET", "/channel/policy", show_channel_policy),
+        Route("POST", "/channel/policy", set_channel_policy),
+        Route("GET", "/channel/peek", peek_channel),
+        Route("GET", "/channel/deferred", list_channel_deferred),
+        Route("POST", "/channel/replay", replay_channel),
         Route("PUT", "/debug/setblockrate", set_block_rate),
         Route("POST", "/debug/freememory", free_memory),
     ]
-    return Router(routes, refuse=refuse)

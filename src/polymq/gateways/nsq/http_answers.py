@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import Refusal, RefusalCode, StoreError
 from polymq.gateways.nsq import http_format
-from polymq.wire.exchange import BodyState, Response
+from polymq.wire.exchange import BodyState, Response, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from polymq.gateways.nsq.http_context import NsqHttp
     from polymq.wire.exchange import Promise, Request
 
-__all__ = ["DONE", "REFUSALS", "ApiError", "arguments", "endpoint", "error", "json", "json_headers", "ok", "plain", "refuse", "text"]
+__all__ = [
+    "DONE",
+    "REFUSALS",
+    "ApiError",
+    "arguments",
+    "done",
+    "endpoint",
+    "error",
+    "json",
+    "json_headers",
+    "ok",
+    "plain",
+    "refuse",
+    "text",
+]
+
+Context = TypeVar("Context")
 
 _V1: Final = ("X-NSQ-Content-Type", "nsq; version=1.0")
 _JSON: Final = ("Content-Type", "application/json; charset=utf-8")
@@ -65,9 +80,9 @@ def error(status: int, message: str) -> Response:
     return Response(status, (_JSON, _V1), http_format.json({"message": message}))
 
 
-def json(value: object) -> Response:
-    """Answer with JSON."""
-    return Response(headers=(_JSON, _V1), body=http_format.json(value))
+def json(value: object, ticket: Promise | None = None) -> Response:
+    """Answer with JSON, once what it says is safe."""
+    return Response(headers=(_JSON, _V1), body=http_format.json(value), ticket=ticket, failure=_not_stored)
 
 
 def json_headers() -> tuple[tuple[str, str], ...]:
@@ -95,6 +110,11 @@ def ok(ticket: Promise | None) -> Response:
     return Response(headers=(_V1,), body=b"OK", ticket=ticket, failure=_not_stored)
 
 
+def done(ticket: Promise) -> Response:
+    """Answer with nothing, as most changes are, once the change is safe."""
+    return Response(headers=(_V1,), ticket=ticket, failure=_not_stored)
+
+
 def _not_stored(_reason: str) -> Response:
     return error(*REFUSALS[RefusalCode.STORE_FAILED])
 
@@ -104,19 +124,26 @@ def refuse(status: int) -> Response:
     return error(status, _REFUSED[status])
 
 
-def endpoint(function: Callable[[Request, NsqHttp], Response]) -> Callable[[Request, NsqHttp], Response]:
-    """Turn what an endpoint raises into an answer."""
+def endpoint(function: Callable[[Request, Context], Response | Retry]) -> Callable[[Request, Context], Response | Retry]:
+    """Turn what an endpoint raises into an answer, also when it is asked again later."""
 
-    @functools.wraps(function)
-    def answering(request: Request, context: NsqHttp) -> Response:
+    def answering(ask: Callable[[], Response | Retry]) -> Response | Retry:
         try:
-            return function(request, context)
+            answer = ask()
         except ApiError as problem:
             return error(problem.status, problem.message)
         except Refusal as refusal:
             return error(*REFUSALS[refusal.code])
+        except StoreError:
+            # Something is wrong with what was to be read; /ping and the log say what.
+            return error(503, "STORE_FAILED")
+        return answer if isinstance(answer, Response) else Retry(answer.due_ns, functools.partial(answering, answer.again))
 
-    return answering
+    @functools.wraps(function)
+    def wrapped(request: Request, context: Context) -> Response | Retry:
+        return answering(lambda: function(request, context))
+
+    return wrapped
 
 
 def arguments(request: Request) -> Mapping[str, str]:

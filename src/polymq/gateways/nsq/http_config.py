@@ -25,38 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["change_option", "show_option"]
 
 _NS_PER_MS: Final = 1_000_000
-_SECOND_NS: Final = 1_000_000_000
 # nsqd's numbers for its levels.
 _LOG_LEVELS: Final = {"debug": 1, "info": 2, "warn": 3, "error": 4, "fatal": 5}
-_TLS_1_0: Final = 0x0301
 
-# Options of nsqd that mean nothing here, with nsqd's defaults.
+# Options of nsqd that mean nothing here, with nsqd's defaults. All others are the context's.
 _INERT: Final[Mapping[str, object]] = {
     "log_prefix": "[nsqd] ",
-    "auth_http_addresses": [],
-    "http_client_connect_timeout": 2 * _SECOND_NS,
-    "http_client_request_timeout": 5 * _SECOND_NS,
     "mem_queue_size": 10_000,
     "max_bytes_per_file": 100 * 1024 * 1024,
-    "sync_every": 2500,
-    "sync_timeout": 2 * _SECOND_NS,
     "queue_scan_selection_count": 20,
     "queue_scan_worker_pool_max": 4,
-    "max_channel_consumers": 0,
-    "statsd_address": "",
-    "statsd_prefix": "nsq.%s.",
-    "statsd_interval": 60 * _SECOND_NS,
-    "statsd_mem_stats": True,
-    "statsd_udp_packet_size": 508,
-    "statsd_exclude_ephemeral": False,
-    "e2e_processing_latency_window_time": 600 * _SECOND_NS,
-    "e2e_processing_latency_percentiles": [],
-    "tls_cert": "",
-    "tls_key": "",
-    "tls_client_auth_policy": "",
-    "tls_root_ca_file": "",
-    "tls_required": 0,
-    "tls_min_version": _TLS_1_0,
 }
 
 

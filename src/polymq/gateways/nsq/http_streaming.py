@@ -8,9 +8,8 @@ once its time is over. With `auto_fin` a message is finished when it has been ha
 
 from __future__ import annotations
 
-import base64
-import re
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -19,9 +18,11 @@ from polymq import limits
 from polymq.core.views import PeerView
 from polymq.errors import Refusal, RefusalCode
 from polymq.gateways.nsq.http_answers import REFUSALS, ApiError, arguments, endpoint, error, json_headers, ok
+from polymq.gateways.nsq.http_arguments import NS_PER_MS, argument, number, read_message_id, read_truth
+from polymq.gateways.nsq.http_messages import described, hex_id
 from polymq.gateways.nsq.http_topics import topic_and_channel
 from polymq.protocols.nsq.names import is_ephemeral
-from polymq.wire.batch import Message, read_messages
+from polymq.wire.batch import read_messages
 from polymq.wire.exchange import BodyState, Response
 
 if TYPE_CHECKING:
@@ -30,17 +31,13 @@ if TYPE_CHECKING:
     from polymq.core.group import Delivery, Subscription
     from polymq.core.session import Session
     from polymq.gateways.nsq.http_context import NsqHttp
+    from polymq.wire.batch import Message
     from polymq.wire.exchange import Request
 
 __all__ = ["Stream", "finish", "ready", "requeue", "subscribe", "touch"]
 
-_NS_PER_MS: Final = 1_000_000
 _LINES: Final = ("Content-Type", "application/x-ndjson")
 _V1: Final = json_headers()[1]
-_ID: Final = re.compile(r"[0-9a-f]{16}")
-_ID_MAX: Final = (1 << 63) - 1
-_NUMBER: Final = re.compile(r"[0-9]{1,18}")
-_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Stream:
@@ -94,21 +91,8 @@ def message_id(partition: int, offset: int) -> int:
 
 
 def line(message: Message, number: int, attempts: int) -> bytes:
-    """Write one message as a line of JSON; bytes that are not text are `…_base64`."""
-    described: dict[str, object] = {"id": f"{number:016x}", "timestamp": message.time_ns, "attempts": attempts}
-    if message.key is not None:
-        described.update(_text("key", message.key))
-    if message.headers:
-        described["headers"] = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in message.headers]
-    described.update(_text("body", message.body))
-    return orjson.dumps(described, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def _text(name: str, data: bytes) -> dict[str, str]:
-    try:
-        return {name: data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
+    """Write one message as a line of JSON."""
+    return orjson.dumps(described(message, number, attempts), option=orjson.OPT_APPEND_NEWLINE)
 
 
 @endpoint
@@ -116,11 +100,9 @@ def subscribe(request: Request, context: NsqHttp) -> Response:
     """GET /sub?topic=&channel=&max_in_flight=&msg_timeout=&auto_fin=: the times in ms, as everywhere in nsqd."""
     topic, channel = topic_and_channel(request)
     given, settings = arguments(request), context.settings
-    max_in_flight = _number(given, "max_in_flight", 1, low=1, high=settings.ready_count_max)
-    timeout_ms = _number(given, "msg_timeout", settings.message_timeout_ms, low=1, high=settings.message_timeout_ms_max)
-    auto_finish = _TRUTH.get(given.get("auto_fin", "false"))
-    if auto_finish is None:
-        raise ApiError(400, "INVALID_AUTO_FIN")
+    max_in_flight = number(given, "max_in_flight", 1, low=1, high=settings.ready_count_max)
+    timeout_ms = number(given, "msg_timeout", settings.message_timeout_ms, low=1, high=settings.message_timeout_ms_max)
+    auto_finish = argument(given, "auto_fin", read_truth, False)
     session = context.session.another()
     stream = Stream(context, session, request.connection, auto_finish=auto_finish)
     session.describe(_peer(request, context))
@@ -129,7 +111,7 @@ def subscribe(request: Request, context: NsqHttp) -> Response:
             topic,
             channel,
             listener=request.connection,
-            lease_ns=timeout_ms * _NS_PER_MS,
+            lease_ns=timeout_ms * NS_PER_MS,
             ephemeral_topic=is_ephemeral(topic.encode("utf-8")),
             ephemeral_group=is_ephemeral(channel.encode("utf-8")),
         )
@@ -158,24 +140,29 @@ def finish(request: Request, context: NsqHttp) -> Response:
     if request.body_state is not BodyState.WHOLE:
         raise ApiError(413, "BODY_TOO_BIG")
     texts = [given["id"]] if "id" in given else bytes(request.body_view).decode("ascii", "replace").split()
-    ids = array("q", map(_id, texts))
+    try:
+        ids = array("q", map(read_message_id, texts))
+    except ValueError as problem:
+        raise ApiError(400, "INVALID_ID") from problem
     if not ids:
         raise ApiError(400, "MISSING_ARG_ID")
     failures = stream.session.settle(stream.subscription, memoryview(ids), 0, len(ids))
+    done = ok(stream.session.journaled())
     if not failures:
-        return ok(stream.session.journaled())
-    failed = [f"{ids[index]:016x}" for index, _code in failures]
-    return Response(409, json_headers(), orjson.dumps({"message": "FIN_FAILED", "failed": failed}))
+        return done
+    # This says of the others that they are finished, so it waits for that as well.
+    failed = [hex_id(ids[index]) for index, _code in failures]
+    return replace(done, status=409, headers=json_headers(), body=orjson.dumps({"message": "FIN_FAILED", "failed": failed}))
 
 
 @endpoint
 def requeue(request: Request, context: NsqHttp) -> Response:
     """POST /req?stream=&id=&timeout=: give a message back, to be delivered again after so many ms."""
     stream, given = _stream(request, context)
-    delay_ms = _number(given, "timeout", 0, low=0, high=context.settings.requeue_delay_ms_max)
-    number = _one_id(given)
+    delay_ms = number(given, "timeout", 0, high=context.settings.requeue_delay_ms_max)
+    message = _one_id(given)
     try:
-        stream.session.requeue(stream.subscription, number, delay_ns=delay_ms * _NS_PER_MS)
+        stream.session.requeue(stream.subscription, message, delay_ns=delay_ms * NS_PER_MS)
     except Refusal as refusal:
         raise ApiError(409, "REQ_FAILED") from refusal
     return ok(stream.session.journaled())
@@ -185,11 +172,11 @@ def requeue(request: Request, context: NsqHttp) -> Response:
 def touch(request: Request, context: NsqHttp) -> Response:
     """POST /touch?stream=&id=: have a message's time begin anew."""
     stream, given = _stream(request, context)
-    number = _one_id(given)
+    message = _one_id(given)
     subscription = stream.subscription
-    lease_ns_max = context.settings.message_timeout_ms_max * _NS_PER_MS
+    lease_ns_max = context.settings.message_timeout_ms_max * NS_PER_MS
     try:
-        stream.session.extend(subscription, number, lease_ns=subscription.lease_ns, lease_ns_max=lease_ns_max)
+        stream.session.extend(subscription, message, lease_ns=subscription.lease_ns, lease_ns_max=lease_ns_max)
     except Refusal as refusal:
         raise ApiError(409, "TOUCH_FAILED") from refusal
     return ok(None)
@@ -199,9 +186,7 @@ def touch(request: Request, context: NsqHttp) -> Response:
 def ready(request: Request, context: NsqHttp) -> Response:
     """POST /rdy?stream=&count=: how many messages the stream may have out from now on."""
     stream, given = _stream(request, context)
-    if "count" not in given:
-        raise ApiError(400, "MISSING_ARG_COUNT")
-    stream.session.credit(stream.subscription, _number(given, "count", 0, low=0, high=context.settings.ready_count_max))
+    stream.session.credit(stream.subscription, number(given, "count", None, high=context.settings.ready_count_max))
     return ok(None)
 
 
@@ -212,7 +197,7 @@ def _peer(request: Request, context: NsqHttp) -> PeerView:
     return PeerView(
         protocol="http",
         protocol_version="HTTP",
-        remote_address=f"[{peer.host}]:{peer.port}" if ":" in peer.host else f"{peer.host}:{peer.port}",
+        remote_address=peer.address,
         connected_at_ns=context.clock.wall_ns(),
         client_id=peer.host,
         host_name=peer.host,
@@ -231,21 +216,4 @@ def _stream(request: Request, context: NsqHttp) -> tuple[Stream, Mapping[str, st
 
 
 def _one_id(given: Mapping[str, str]) -> int:
-    if "id" not in given:
-        raise ApiError(400, "MISSING_ARG_ID")
-    return _id(given["id"])
-
-
-def _id(text: str) -> int:
-    if not _ID.fullmatch(text) or int(text, 16) > _ID_MAX:
-        raise ApiError(400, "INVALID_ID")
-    return int(text, 16)
-
-
-def _number(given: Mapping[str, str], name: str, default: int, *, low: int, high: int) -> int:
-    text = given.get(name)
-    if text is None:
-        return default
-    if not _NUMBER.fullmatch(text) or not low <= int(text) <= high:
-        raise ApiError(400, f"INVALID_{name.upper()}")
-    return int(text)
+    return argument(given, "id", read_message_id)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.views import TlsView
+from polymq.gateways.contract import HANDSHAKE_END
 from polymq.gateways.effects import Pause, Resume, Send, SetTimer, TimerName, Upgrade
 from polymq.protocols.nsq import problems
 from polymq.protocols.nsq.encode import OK_FRAME, error_frame
@@ -35,6 +36,30 @@ __all__ = ["Negotiation"]
 
 # Long enough for the client to have read what was sent before, on a busy machine too; it is paid once per connection.
 _MOMENT_NS: Final = 10_000_000
+# Go's words for the alerts that a client may send, by OpenSSL's names.
+_ALERTS: Final[Mapping[str, str]] = {
+    "SSLV3_ALERT_UNEXPECTED_MESSAGE": "unexpected message",
+    "SSLV3_ALERT_BAD_RECORD_MAC": "bad record MAC",
+    "TLSV1_ALERT_RECORD_OVERFLOW": "record overflow",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "handshake failure",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "bad certificate",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "unsupported certificate",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "revoked certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "expired certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "unknown certificate",
+    "SSLV3_ALERT_ILLEGAL_PARAMETER": "illegal parameter",
+    "TLSV1_ALERT_UNKNOWN_CA": "unknown certificate authority",
+    "TLSV1_ALERT_ACCESS_DENIED": "access denied",
+    "TLSV1_ALERT_DECODE_ERROR": "error decoding message",
+    "TLSV1_ALERT_DECRYPT_ERROR": "error decrypting message",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "protocol version not supported",
+    "TLSV1_ALERT_INSUFFICIENT_SECURITY": "insufficient security level",
+    "TLSV1_ALERT_INTERNAL_ERROR": "internal error",
+    "TLSV1_ALERT_INAPPROPRIATE_FALLBACK": "inappropriate fallback",
+    "TLSV1_ALERT_USER_CANCELLED": "user canceled",
+    "TLSV13_ALERT_MISSING_EXTENSION": "missing extension",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "certificate required",
+}
 # Go's words for what OpenSSL says, for those that a client's author is likely to meet.
 _GO_WORDS: Final[Mapping[str, str]] = {
     "TLS: WRONG_VERSION_NUMBER": "tls: first record does not look like a TLS handshake",
@@ -45,9 +70,7 @@ _GO_WORDS: Final[Mapping[str, str]] = {
     "TLS: NO_SHARED_CIPHER": "tls: no cipher suite supported by both client and server",
     "TLS: PEER_DID_NOT_RETURN_A_CERTIFICATE": "tls: client didn't provide a certificate",
     "TLS: CERTIFICATE_VERIFY_FAILED": "tls: failed to verify certificate: x509: certificate signed by unknown authority",
-    "TLS: TLSV1_ALERT_UNKNOWN_CA": "remote error: tls: unknown certificate authority",
-    "TLS: SSLV3_ALERT_BAD_CERTIFICATE": "remote error: tls: bad certificate",
-    "TLS: SSLV3_ALERT_CERTIFICATE_UNKNOWN": "remote error: tls: unknown certificate",
+    **{f"TLS: {name}": f"remote error: tls: {words}" for name, words in _ALERTS.items()},
 }
 # The cipher suites that nsqd has names for in its statistics, as OpenSSL calls them.
 _CIPHER_SUITES: Final[Mapping[str, str]] = {
@@ -135,6 +158,8 @@ class Negotiation:
 
     def failure(self, reason: str) -> bytes:
         """Make the frame that tells of a failed handshake, in plain text."""
+        if reason == HANDSHAKE_END and self._tls is not None and self._tls.halfway:
+            reason = f"unexpected {reason}"
         return error_frame(problems.upgrade_failed(_GO_WORDS.get(reason, reason)))
 
     def moment_over(self, effects: list[Effect]) -> None:

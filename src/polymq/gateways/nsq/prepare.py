@@ -55,7 +55,7 @@ class Surroundings(Protocol):
     def own_channels(self, topic: str) -> list[str]:
         """List the channels that this node's own lookup role knows."""
 
-    def ask(self, question: Question, answered: Callable[[object], None]) -> None:
+    def ask(self, question: Question, answered: Callable[[object], None]) -> object:
         """Put a question; `answered` gets an Answer or a Failure in a later turn."""
 
     def call_after(self, delay_ns: int, function: Callable[[], None]) -> Alarm:

@@ -122,15 +122,22 @@ class NsqGateway(BaseGateway):
 
     # -- input -----------------------------------------------------------------------------------------------------
 
+    def opened(self, effects: list[Effect]) -> None:
+        """Wait for the client as long as for one that falls silent later; nsqd would wait for ever."""
+        self._liveness.expect(self._agreement.heartbeat_interval_ms * _NS_PER_MS, effects)
+
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every command that has come whole."""
         decoder = self._decoder
-        if self._liveness.heard() >= self._login_ends_ns:
+        now_ns = self._monotonic_ns()
+        if now_ns >= self._login_ends_ns:
             self._expire()
         consumed = 0
         while True:
             events, count = decoder.feed(view[consumed:] if consumed else view)
             consumed += count
+            if count:  # half a command is no sign of life
+                self._liveness.heard(now_ns)
             left = iter(events)
             for event in left:
                 self._handlers[type(event)](self, event, effects)
@@ -255,7 +262,7 @@ class NsqGateway(BaseGateway):
     def upgrade_failed(self, reason: str, effects: list[Effect]) -> None:
         """Say so in plain text, as nsqd does, whether the client understands it or not."""
         if reason == HANDSHAKE_TIMEOUT:
-            reason = f"read tcp {self._peer.listener}->{self._address()}: {reason}"
+            reason = f"read tcp {self._peer.listener}->{self._peer.address}: {reason}"
         effects.append(Send(self._negotiation.failure(reason)))
 
     def _start_heartbeats(self, effects: list[Effect]) -> None:
@@ -317,7 +324,7 @@ class NsqGateway(BaseGateway):
         """Go on where somebody had to be asked, with what came behind."""
         doorkeeper = self._doorkeeper
         assert doorkeeper is not None
-        self._liveness.heard()
+        self._liveness.heard(self._monotonic_ns())
         self._halted = False
         first = doorkeeper.login is None
         if not self._conclude(doorkeeper.answered(token, answer, effects), effects, renewed=not first):
@@ -331,10 +338,6 @@ class NsqGateway(BaseGateway):
         if self._ok_count:
             self._answer(effects)
 
-    def _address(self) -> str:
-        host, port = self._peer.host, self._peer.port
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
     def _describe(self) -> None:
         """Tell what is known of the client; until it says something, its address stands for its names."""
         agreement, negotiation = self._agreement, self._negotiation
@@ -343,7 +346,7 @@ class NsqGateway(BaseGateway):
             PeerView(
                 protocol="nsq",
                 protocol_version="V2",
-                remote_address=self._address(),
+                remote_address=self._peer.address,
                 connected_at_ns=self._session.peer.connected_at_ns,
                 client_id=agreement.client_id if self._identified else self._peer.host,
                 host_name=agreement.hostname if self._identified else self._peer.host,
@@ -457,12 +460,14 @@ class NsqGateway(BaseGateway):
             self._describe()
             return
         if self._halted:
-            self._liveness.heard()  # it is we who do not listen, as somebody is being asked
+            self._liveness.heard(self._monotonic_ns())  # it is we who do not listen, as somebody is being asked
         sign = self._liveness.timer(name, effects)
         if sign is Sign.BEAT:
             effects.append(Send(HEARTBEAT_FRAME))
         elif sign is Sign.SILENCE:
-            effects.append(Close("no command within two heartbeat intervals"))
+            self.eof(effects)  # a body that has not come is an error, in the same words
+            if not self._closing:
+                effects.append(Close("no command within two heartbeat intervals"))
 
     def ended(self) -> None:
         """Leave: what is out comes back when its leases end."""

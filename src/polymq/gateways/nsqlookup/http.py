@@ -6,13 +6,13 @@ order every time. The old wrapping in `status_code` and `data` is no more there,
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from polymq.errors import Refusal
+from polymq.core.access import Action
 from polymq.gateways.nsq import http_answers, http_format
-from polymq.gateways.nsq.http_answers import DONE, ApiError, arguments, json_headers, refuse
+from polymq.gateways.nsq.http_answers import DONE, ApiError, arguments, endpoint, json_headers, refuse
 from polymq.limits import HTTP_BODY_DISCARDED_BYTES_MAX
 from polymq.protocols.http.decode import BodyRule
 from polymq.protocols.http.router import Route, Router
@@ -21,17 +21,23 @@ from polymq.protocols.nsqlookup.settings import VERSION
 from polymq.wire.exchange import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from polymq.core.ports import Clock
     from polymq.gateways.nsqlookup.registry import Node, Producer, Registry
     from polymq.wire.exchange import Request
 
-__all__ = ["LookupHttp", "lookup_router"]
+__all__ = ["OPEN_METHODS", "LookupHttp", "concerns_every_node", "lookup_router"]
 
 # What is shown of a producer that was never hidden: Go's zero time.
 _NEVER_NS: Final = -6795364578871345152
 _PIECE_SIZE_BYTES: Final = 32 * 1024
+_ITEMS_PER_CALL: Final = 64
+# Answered to anybody, wherever else secrets are wanted: consumers look up who has a topic, and no client of NSQ's can
+# send a secret with that.
+OPEN_METHODS: Final = frozenset({"GET"})
+
+Item = TypeVar("Item")
 
 
 @dataclass(slots=True)
@@ -40,21 +46,6 @@ class LookupHttp:
 
     registry: Registry
     clock: Clock
-
-
-def endpoint(function: Callable[[Request, LookupHttp], Response]) -> Callable[[Request, LookupHttp], Response]:
-    """Turn what an endpoint raises into an answer."""
-
-    @functools.wraps(function)
-    def answering(request: Request, context: LookupHttp) -> Response:
-        try:
-            return function(request, context)
-        except ApiError as problem:
-            return http_answers.error(problem.status, problem.message)
-        except Refusal as refusal:
-            return http_answers.error(*http_answers.REFUSALS[refusal.code])
-
-    return answering
 
 
 def ping(_request: Request, _context: LookupHttp) -> Response:
@@ -69,13 +60,14 @@ def info(_request: Request, _context: LookupHttp) -> Response:
 
 def topics(_request: Request, context: LookupHttp) -> Response:
     """GET /topics."""
-    return http_answers.json({"topics": context.registry.topics()})
+    return Response(headers=json_headers(), body=_listed(b'{"topics":[', _written(context.registry.topics()), b"]}"))
 
 
 @endpoint
 def channels(request: Request, context: LookupHttp) -> Response:
     """GET /channels?topic=."""
-    return http_answers.json({"channels": context.registry.channels(_argument(request, "topic"))})
+    names = context.registry.channels(_argument(request, "topic"))
+    return Response(headers=json_headers(), body=_listed(b'{"channels":[', _written(names), b"]}"))
 
 
 @endpoint
@@ -85,7 +77,8 @@ def lookup(request: Request, context: LookupHttp) -> Response:
     producers = context.registry.lookup(topic)
     if producers is None:
         raise ApiError(404, "TOPIC_NOT_FOUND")
-    return http_answers.json({"channels": context.registry.channels(topic), "producers": [_node(node) for node in producers]})
+    names = _listed(b'{"channels":[', _written(context.registry.channels(topic)), b'],"producers":')
+    return Response(headers=json_headers(), body=chain(names, _listed(b"[", _written(producers, _node), b"]}")))
 
 
 def nodes(_request: Request, context: LookupHttp) -> Response:
@@ -138,6 +131,11 @@ def delete_channel(request: Request, context: LookupHttp) -> Response:
     return DONE
 
 
+def concerns_every_node(_request: Request) -> Action:
+    """Say what one must be allowed to do to all topics for a request that changes the directory."""
+    return Action.MANAGE
+
+
 def lookup_router() -> Router[LookupHttp]:
     """Make the table."""
     body = BodyRule(HTTP_BODY_DISCARDED_BYTES_MAX, reads=True)
@@ -185,6 +183,12 @@ def _node(node: Node) -> dict[str, object]:
         "http_port": identity.http_port,
         "version": identity.version,
     }
+
+
+def _written(items: Sequence[Item], describe: Callable[[Item], object] = lambda item: item) -> Iterator[bytes]:
+    """Write what stands in a list, some at a time: a call for each would take several times as long."""
+    for at in range(0, len(items), _ITEMS_PER_CALL):
+        yield http_format.json([describe(item) for item in items[at : at + _ITEMS_PER_CALL]])[1:-1]
 
 
 def _nodes(registry: Registry) -> Iterator[bytes]:

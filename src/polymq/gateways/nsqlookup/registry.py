@@ -2,7 +2,10 @@
 
 A name is registered until somebody deletes it, whether or not a node has it; a producer is a node under a topic or a
 channel. What looks odd follows nsqlookupd 1.3.0 (registration_db.go): a name outlives its producers unless it is
-ephemeral and the last of them says goodbye, and `*` stands for every topic where nothing checks the name.
+ephemeral and the last of them says goodbye, and `*` stands for every topic where nothing checks the name. What does
+not: an operator who deletes a name does not hide what this process serves. A node elsewhere whose registration is
+deleted stays unknown until it connects anew, and this process never would; so its registration stays, and the name goes
+as soon as it gives the name up.
 """
 
 from __future__ import annotations
@@ -66,6 +69,8 @@ class Registry:
         self._nodes: dict[Node, None] = {}
         self._topics: dict[str, Producers] = {}
         self._channels: dict[str, dict[str, Producers]] = {}
+        # Deleted by an operator, but this process has them still: topics (with "") and channels. At most what it has.
+        self._withdrawn: set[tuple[str, str]] = set()
         self._registrations = 0  # names and producers together
 
     @property
@@ -93,6 +98,7 @@ class Registry:
 
     def register(self, node: Node, topic: str, channel: str) -> None:
         """Note that a node has a topic, and a channel of it unless that is empty."""
+        self._withdrawn -= {(topic, channel), (topic, "")}
         if channel and (topic, channel) not in node.channels:
             producers = self._channel(topic, channel)
             self._count(1)
@@ -111,7 +117,7 @@ class Registry:
             if channel.endswith(_EPHEMERAL) and not self._channels.get(topic, {}).get(channel):
                 self.delete_channel(topic, channel)
             return
-        for known in self._channels.get(topic, ()):
+        for known in list(self._channels.get(topic, ())):
             self._remove_from_channel(node, topic, known)
         self._remove_from_topic(node, topic)
         if topic.endswith(_EPHEMERAL) and not self._topics.get(topic):
@@ -121,15 +127,17 @@ class Registry:
 
     def create_topic(self, topic: str) -> None:
         """Register a topic's name."""
+        self._withdrawn.discard((topic, ""))
         self._topic(topic)
 
     def create_channel(self, topic: str, channel: str) -> None:
         """Register the names of a channel and its topic."""
+        self._withdrawn -= {(topic, channel), (topic, "")}
         self._channel(topic, channel)
         self._topic(topic)
 
     def delete_topic(self, topic: str) -> None:
-        """Forget a topic and its channels, with their producers; `*` is all of them."""
+        """Forget a topic and its channels, with their producers other than this process; `*` is all of them."""
         for found, channels in self._matching(self._channels, topic):
             for channel in list(channels):
                 self.delete_channel(found, channel)
@@ -139,14 +147,19 @@ class Registry:
     def delete_channel(self, topic: str, channel: str) -> bool:
         """Forget a channel; whether it was known."""
         channels = self._channels.get(topic, {})
-        producers = channels.pop(channel, None)
+        producers = channels.get(channel)
         if producers is None:
             return False
+        for node in self._take_others(producers):
+            del node.channels[topic, channel]
+        if producers:
+            self._withdrawn.add((topic, channel))
+            return True
+        del channels[channel]
         if not channels:
             del self._channels[topic]
-        for node in producers:
-            del node.channels[topic, channel]
-        self._registrations -= 1 + len(producers)
+        self._withdrawn.discard((topic, channel))
+        self._registrations -= 1
         return True
 
     def tombstone(self, topic: str, address: str) -> None:
@@ -239,24 +252,41 @@ class Registry:
         return producers
 
     def _delete_topic(self, topic: str) -> None:
-        producers = self._topics.pop(topic, None)
+        producers = self._topics.get(topic)
         if producers is None:
             return
-        for node in producers:
+        for node in self._take_others(producers):
             del node.topics[topic]
-        self._registrations -= 1 + len(producers)
+        if producers:
+            self._withdrawn.add((topic, ""))
+            return
+        del self._topics[topic]
+        self._withdrawn.discard((topic, ""))
+        self._registrations -= 1
+
+    def _take_others(self, producers: Producers) -> list[Node]:
+        """Take out everybody but this process."""
+        others = [node for node in producers if node.heard_ns is not None]
+        for node in others:
+            del producers[node]
+        self._registrations -= len(others)
+        return others
 
     def _remove_from_topic(self, node: Node, topic: str) -> None:
         if topic in node.topics:
             del node.topics[topic]
             del self._topics[topic][node]
             self._registrations -= 1
+            if (topic, "") in self._withdrawn and not self._topics[topic]:
+                self._delete_topic(topic)
 
     def _remove_from_channel(self, node: Node, topic: str, channel: str) -> None:
         if (topic, channel) in node.channels:
             del node.channels[topic, channel]
             del self._channels[topic][channel][node]
             self._registrations -= 1
+            if (topic, channel) in self._withdrawn and not self._channels[topic][channel]:
+                self.delete_channel(topic, channel)
 
 
 def _door(node: Node) -> tuple[str, int]:

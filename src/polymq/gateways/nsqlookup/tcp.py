@@ -107,9 +107,7 @@ class LookupGateway(BaseGateway):
         return OK
 
     def _identify(self, event: Identify) -> bytes:
-        host, port = self._peer.host, self._peer.port
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._node = Node(address, event.identity, self._monotonic_ns())
+        self._node = Node(self._peer.address, event.identity, self._monotonic_ns())
         self._registry.connect(self._node)
         return response(write_identity(self._identity))
 

@@ -19,10 +19,12 @@ import h11
 
 from polymq import limits
 
-__all__ = ["Answer", "Exchange", "Failure", "Question", "Where", "redirected", "where"]
+__all__ = ["Answer", "Exchange", "Failure", "Question", "Where", "redirected", "where", "without_user"]
 
 _PORTS: Final = {"http": 80, "https": 443}
 _HOST_NAME: Final = re.compile(r"[_0-9A-Za-z][-_.0-9A-Za-z]{0,252}")
+# How a URL begins that says who is to log in: with everything up to the last @ before the path.
+_USER: Final = re.compile(r"\A([^/?#]*://)?[^/?#]*@")
 # What may stand in a target as it is; all else is escaped, what is escaped already stays so.
 _TARGET_SAFE: Final = "!$%&'()*+,-./:;=?@_~[]|"
 _SEE_OTHER: Final = (301, 302, 303)  # the method becomes GET, as in browsers and in Go
@@ -99,6 +101,11 @@ def where(url: str) -> Where | None:
     credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
     authority = named if parts.port is None else f"{named}:{port}"
     return Where(parts.scheme == "https", host, port, authority, target, credentials)
+
+
+def without_user(url: str) -> str:
+    """Write a URL, or HOST:PORT, so that it may be shown: whoever is to log in there is left out."""
+    return _USER.sub(r"\1", url)
 
 
 def _split(url: str) -> SplitResult | None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 import h11
 
@@ -20,7 +19,7 @@ from polymq import limits
 from polymq.protocols.http.target import parse_query, split_target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["BAD_REQUEST", "Head", "HeadProblem", "Target", "read_head", "read_plain", "read_target", "tokens"]
 
@@ -36,11 +35,14 @@ _CODING_STATUS: Final = 501
 # Targets are looked up, if they are this short: a publisher's is always the same.
 _TARGET_SIZE_BYTES_KEPT: Final = 256
 _TARGETS_KEPT: Final = 1024
-# So are whole heads: who publishes messages of one size, or polls, sends the same head every time.
+# So are whole heads: who publishes messages of one size, or polls, sends the same head every time. What may hold a
+# secret is not kept beyond its request: passwords and keys in headers, the token of a stream in the target.
 _HEAD_SIZE_BYTES_KEPT: Final = 512
 _HEADS_KEPT: Final = 512
+_SECRETS: Final = (b"authorization", b"cookie", b"stream=", b"secret=")
 
 Headers = tuple[tuple[bytes, bytes], ...]
+Value = TypeVar("Value")
 
 BAD_REQUEST: Final = "400 Bad Request"
 _HOST_MISSING: Final = "400 Bad Request: missing required Host header"
@@ -78,9 +80,35 @@ class Head(NamedTuple):
     reader: h11.Connection | None
 
 
+class _Kept(Generic[Value]):
+    """What `make` says of the latest inputs, as far as they are short and hold no secrets."""
+
+    def __init__(self, make: Callable[[bytes], Value | None], *, count_max: int, size_bytes_max: int) -> None:
+        self._make = make
+        self._count_max = count_max
+        self._size_bytes_max = size_bytes_max
+        self._values: dict[bytes, Value] = {}
+
+    def read(self, data: bytes) -> Value | None:
+        """Give what `make` says, or said."""
+        found = self._values.get(data)
+        if found is None:
+            found = self._make(data)
+            if found is not None and len(data) <= self._size_bytes_max and not _may_hold_secrets(data):
+                if len(self._values) >= self._count_max:
+                    del self._values[next(iter(self._values))]
+                self._values[data] = found
+        return found
+
+
+def _may_hold_secrets(data: bytes) -> bool:
+    data = data.lower()
+    return any(word in data for word in _SECRETS)
+
+
 def read_head(data: bytes) -> Head | HeadProblem:
     """Read a whole head, blank line included."""
-    plain = _kept_plain_head(data) if len(data) <= _HEAD_SIZE_BYTES_KEPT else _plain_head(data)
+    plain = _plain_heads.read(data)
     if plain is not None:
         return plain
     if not data.isascii():
@@ -127,12 +155,12 @@ def _plain_head(data: bytes) -> Head | HeadProblem | None:
     return None if plain is None else _head(*plain, None)
 
 
-_kept_plain_head = lru_cache(maxsize=_HEADS_KEPT)(_plain_head)
+_plain_heads: _Kept[Head | HeadProblem] = _Kept(_plain_head, count_max=_HEADS_KEPT, size_bytes_max=_HEAD_SIZE_BYTES_KEPT)
 
 
 def read_target(target: bytes) -> Target | None:
     """Take a request's target apart; None if it is malformed."""
-    return _kept_target(target) if len(target) <= _TARGET_SIZE_BYTES_KEPT else _fresh_target(target)
+    return _targets.read(target)
 
 
 def _fresh_target(target: bytes) -> Target | None:
@@ -143,7 +171,7 @@ def _fresh_target(target: bytes) -> Target | None:
     return Target(*parts, None if arguments is None else MappingProxyType(arguments))
 
 
-_kept_target = lru_cache(maxsize=_TARGETS_KEPT)(_fresh_target)
+_targets: _Kept[Target] = _Kept(_fresh_target, count_max=_TARGETS_KEPT, size_bytes_max=_TARGET_SIZE_BYTES_KEPT)
 # Go reads a length into 64 bits; observed on nsqd 1.3.0.
 _LENGTH_MAX: Final = (1 << 63) - 1
 _NO_TARGET: Final = Target("", "", "", MappingProxyType({}))

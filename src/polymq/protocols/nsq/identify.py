@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from polymq.limits import IDENTIFY_SIZE_BYTES_MAX
 from polymq.protocols.nsq import problems
 from polymq.wire.go_json import INT32, INT64, decode_struct
 
@@ -88,11 +89,12 @@ assert set(_TYPES) == set(Wishes.__dataclass_fields__)
 
 
 def parse_wishes(body: bytes) -> Wishes | None:
-    """Read the body of IDENTIFY; None if Go would not.
+    """Read the body of IDENTIFY; None if Go would not, or if it is too long to be looked into.
 
+    Limits:  limits.IDENTIFY_SIZE_BYTES_MAX.
     Source: Go, encoding/json; NSQ 1.3.0, nsqd/client_v2.go, identifyDataV2.
     """
-    found = decode_struct(body, _TYPES)
+    found = decode_struct(body, _TYPES) if len(body) <= IDENTIFY_SIZE_BYTES_MAX else None
     return None if found is None else Wishes(**found)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from polymq.gateways.effects import Effect
 
 SECOND_NS = 1_000_000_000
+LARGE_SIZE_BYTES = 300_000
 
 
 class Bench:
@@ -47,6 +48,10 @@ def publish(request: Request, bench: Bench) -> Response:
     body = bytes(request.body_view)
     failed = Response(503, body=b"not stored", close=False)
     return Response(body=body, ticket=bench.ticket, failure=lambda _: failed)
+
+
+def large(_request: Request, _bench: Bench) -> Response:
+    return Response(body=b"x" * LARGE_SIZE_BYTES)
 
 
 def stream(_request: Request, bench: Bench) -> Response:
@@ -84,6 +89,7 @@ ROUTER: Router[Bench] = Router(
         Route("GET", "/stream", stream),
         Route("HEAD", "/stream", stream),
         Route("GET", "/late", late),
+        Route("GET", "/large", large),
     ],
     refuse=refuse,
 )
@@ -316,6 +322,65 @@ def test_idle_connection_is_kept_for_long_but_not_for_ever(wire: Wire[Bench]) ->
 def test_connection_that_is_being_answered_is_not_idle(wire: Wire[Bench], bench: Bench) -> None:
     bench.chunks = [b"x" * 3000, b"yz"]
     wire.send(get("/stream"))
+    wire.wait(2 * limits.HTTP_IDLE_NS_MAX)
+    assert wire.closed is None
+    wire.drain()
+    wire.wait(limits.HTTP_REQUEST_NS_MAX)
+    assert wire.closed is None
+
+
+def test_requests_that_overlap_reads_are_not_one_that_never_ends(wire: Wire[Bench]) -> None:
+    request = post("/echo", b"x" * 100)
+    wire.send(request[:50])
+    for _ in range(200):
+        wire.wait(SECOND_NS)
+        wire.send(request[50:] + request[:50])
+    assert wire.closed is None
+    assert len(bodies(wire.output)) == 200
+
+
+def test_what_comes_behind_a_long_answer_has_its_own_time(wire: Wire[Bench], bench: Bench) -> None:
+    bench.chunks = [b"x" * 3000, b"yz"]
+    wire.send(get("/stream") + get("/echo")[:-3])
+    wire.wait(limits.HTTP_REQUEST_NS_MAX - 1)
+    wire.drain()
+    wire.wait(2)
+    assert wire.closed is None
+    wire.wait(2 * limits.HTTP_REQUEST_NS_MAX)
+    assert wire.closed == "the request did not become complete in time"
+
+
+# Many requests in one read
+
+
+def test_a_turn_answers_only_so_many_requests(wire: Wire[Bench]) -> None:
+    count = 3 * limits.HTTP_REQUESTS_PER_TURN_MAX
+    wire.send(b"".join(post("/echo", b"%d" % number) for number in range(count)))
+    assert len(bodies(wire.output)) == limits.HTTP_REQUESTS_PER_TURN_MAX
+    assert wire.paused
+    wire.step()
+    assert len(bodies(wire.output)) == 2 * limits.HTTP_REQUESTS_PER_TURN_MAX
+    wire.drain()
+    assert bodies(wire.output) == [b"POST %d" % number for number in range(count)]
+    assert not wire.paused
+    assert not wire.pending
+
+
+def test_a_turn_makes_only_so_much_output(wire: Wire[Bench]) -> None:
+    wire.send(get("/large") * 1000)
+    assert len(wire.output) <= limits.OUTBOX_SIZE_BYTES_HIGH + LARGE_SIZE_BYTES + 1000
+    assert wire.output.count(b"HTTP/1.1 200 OK") == limits.OUTBOX_SIZE_BYTES_HIGH // LARGE_SIZE_BYTES + 1
+    wire.wait(10 * SECOND_NS)
+    assert wire.output.count(b"HTTP/1.1 200 OK") == limits.OUTBOX_SIZE_BYTES_HIGH // LARGE_SIZE_BYTES + 1, "nobody reads"
+
+
+def test_no_rest_where_nothing_is_left(wire: Wire[Bench]) -> None:
+    wire.send(get("/echo") * limits.HTTP_REQUESTS_PER_TURN_MAX)
+    assert not wire.paused
+
+
+def test_who_rests_is_neither_idle_nor_late(wire: Wire[Bench]) -> None:
+    wire.send(get("/echo") * 2 * limits.HTTP_REQUESTS_PER_TURN_MAX)
     wire.wait(2 * limits.HTTP_IDLE_NS_MAX)
     assert wire.closed is None
     wire.drain()

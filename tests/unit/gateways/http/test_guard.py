@@ -12,7 +12,7 @@ from polymq.core.access import Action, Permission, Principal
 from polymq.core.patterns import EVERYTHING, compile_pattern
 from polymq.gateways.contract import Peer
 from polymq.gateways.http.guard import GuardedDoor, GuardedRouter, Guests, secret_of
-from polymq.gateways.login import FirstKeys, Keys, Login
+from polymq.gateways.login import Credentials, FirstKeys, Keys, Login
 from polymq.gateways.nsq.auth import AuthServers
 from polymq.protocols.http.client import Failure, Question
 from polymq.protocols.http.decode import BodyRule
@@ -45,6 +45,11 @@ def key(name: str, *actions: Action, topic: str = "") -> tuple[bytes, Login]:
     return hashlib.sha256(name.encode()).digest(), Login(Principal(name, permissions=(permission,)), 1)
 
 
+@dataclass(frozen=True)
+class Certificate:
+    peer_common_name: str
+
+
 class Story:
     """A guarded door; the test plays the authentication server."""
 
@@ -67,8 +72,8 @@ class Story:
         )
         self.wire = self.connection()
 
-    def connection(self, host: str = "10.0.0.1") -> Wire[Context]:
-        router = GuardedRouter(self.door, Peer(host, 4711), self.world.clock)
+    def connection(self, host: str = "10.0.0.1", tls: Certificate | None = None) -> Wire[Context]:
+        router = GuardedRouter(self.door, Peer(host, 4711), self.world.clock, tls)
         return Wire(router, Context(None), self.world.clock)
 
     @staticmethod
@@ -177,6 +182,25 @@ def test_another_address_is_asked_for_itself() -> None:
     assert len(story.asked) == 2
 
 
+def test_an_authentication_server_is_told_of_tls_and_whose_certificate_it_is() -> None:
+    story = Story()
+    connections = [story.connection(tls=tls) for tls in (None, Certificate(""), Certificate("one"), Certificate("two"))]
+    for wire in connections:
+        story.ask(secret="planted", wire=wire)
+        story.asked[-1][1](reply(authorization()))
+    told = [question.url.partition("?")[2] for question, _ in story.asked]
+    assert told == [
+        "common_name=&remote_ip=10.0.0.1&secret=planted&tls=false",
+        "common_name=&remote_ip=10.0.0.1&secret=planted&tls=true",
+        "common_name=one&remote_ip=10.0.0.1&secret=planted&tls=true",
+        "common_name=two&remote_ip=10.0.0.1&secret=planted&tls=true",
+    ]
+    for wire in connections:
+        wire.wait(limits.HTTP_POLL_INTERVAL_NS)
+        assert story.ask(secret="planted", wire=wire) == "me:body"
+    assert len(story.asked) == 4, "who that is was remembered for each"
+
+
 def test_two_that_wait_for_the_same() -> None:
     story = Story()
     other = story.connection()
@@ -205,6 +229,6 @@ def test_who_cannot_be_asked_for_is_refused(answer: object, caplog: pytest.LogCa
 def test_only_so_many_are_remembered() -> None:
     story = Story()
     for index in range(limits.HTTP_GUESTS_MAX + 5):
-        story.guests.admit(b"%d" % index, "", Login(Principal("x"), 1))
+        story.guests.admit(Credentials(b"%d" % index), Login(Principal("x"), 1))
     assert len(story.guests._guests) == limits.HTTP_GUESTS_MAX
     assert len(story.world.broker.sessions) == limits.HTTP_GUESTS_MAX + 1

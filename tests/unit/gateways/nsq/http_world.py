@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count
 
+from polymq import config_sections
 from polymq.gateways.nsq.http import nsq_router
 from polymq.gateways.nsq.http_context import NsqHttp, NsqNode
 from polymq.gateways.nsq.stats_memory import MemoryFigures
 from polymq.protocols.nsq.settings import NsqSettings
+from polymq.server.nsq_parts import nsqd_options
 from tests.unit.core.conftest import World
 from tests.unit.gateways.http.harness import Wire
 
@@ -24,6 +26,15 @@ NODE = NsqNode(
     http_address="127.0.0.1:24151",
     broadcast_tcp_port=24150,
     broadcast_http_port=24151,
+)
+
+
+# What a node answers for that is configured as nsqd is by default.
+OPTIONS = nsqd_options(
+    config_sections.NsqSettings(),
+    config_sections.StoreSettings(sync_interval_ns=2_000_000_000),
+    broadcast_address="127.0.0.1",
+    http_port=24151,
 )
 
 
@@ -79,6 +90,7 @@ class NsqWorld(World):
             settings or NsqSettings(),
             memory=lambda: MemoryFigures(heap_objects=1, gc_total_runs=2),
             change_log_level=self.levels.append,
+            options=OPTIONS,
         )
         self.router = nsq_router(self.context.settings)
 

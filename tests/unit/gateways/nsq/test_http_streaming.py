@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from polymq import limits
 from polymq.core.settings import CoreSettings
+from polymq.gateways.effects import SendAfter
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.http_streaming import line
 from polymq.gateways.outbox import BufferPool, Outbox
 from polymq.wire.batch import Message
-from tests.unit.core.fakes import START_NS
+from polymq.wire.tickets import TicketState
+from tests.unit.core.fakes import START_NS, FakeTicket
 from tests.unit.gateways.http.harness import Wire
 from tests.unit.gateways.nsq.http_world import Answer, NsqWorld, message, parse, unchunked
 
@@ -124,6 +126,25 @@ def test_many_are_finished_at_once(world: StreamWorld) -> None:
     assert (answer.status, json.loads(answer.text)) == (409, {"message": "FIN_FAILED", "failed": [ids[0], "00000000000fffff"]})
     (group,) = world.view().groups
     assert (group.depth, group.leased, group.consumers[0].settled) == (0, 0, 3)
+
+
+def test_what_is_finished_beside_a_failure_is_durable_when_it_is_said(world: StreamWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = Consumer(world, "topic=t&channel=c&max_in_flight=10")
+    world.publish("t", b"a")
+    world.turn()
+    body = f"{consumer.messages()[0]['id']}\n00000000000fffff".encode()
+    ticket = FakeTicket()
+    monkeypatch.setattr(world.store.journal, "ticket", lambda *, sync: ticket)
+    wire: Wire[NsqHttp] = Wire(world.router, world.context, world.clock)
+    wire.send(b"POST /fin?stream=%b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (consumer.token.encode(), len(body), body))
+    assert wire.output == b"", "not in the journal yet"
+    (effect,) = wire.waiting
+    assert isinstance(effect, SendAfter)
+    assert effect.failure("no room").startswith(b"HTTP/1.1 503 ")
+    ticket.state = TicketState.DONE
+    wire.settle()
+    assert wire.output.startswith(b"HTTP/1.1 409 ")
+    assert wire.output.endswith(b'{"message":"FIN_FAILED","failed":["00000000000fffff"]}')
 
 
 def test_a_message_is_given_back(world: StreamWorld) -> None:

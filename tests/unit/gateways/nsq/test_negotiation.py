@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.gateways.contract import HANDSHAKE_TIMEOUT
+from polymq.gateways.contract import HANDSHAKE_END, HANDSHAKE_TIMEOUT
 from polymq.gateways.effects import Close, Effect, Pause, Resume, Send, SetTimer, TimerName, Upgrade
 from polymq.protocols.nsq.encode import OK_FRAME, error_frame
 from polymq.protocols.nsq.settings import NsqSettings
@@ -135,6 +135,8 @@ def test_a_second_identify_may_agree_again_and_add_but_not_change(single: World)
     [
         ("TLS: WRONG_VERSION_NUMBER", b"tls: first record does not look like a TLS handshake"),
         ("TLS: PEER_DID_NOT_RETURN_A_CERTIFICATE", b"tls: client didn't provide a certificate"),
+        ("TLS: SSLV3_ALERT_BAD_CERTIFICATE", b"remote error: tls: bad certificate"),
+        ("TLS: SSLV3_ALERT_CERTIFICATE_EXPIRED", b"remote error: tls: expired certificate"),
         ("TLS: SOMETHING_ELSE", b"TLS: SOMETHING_ELSE"),
         ("EOF", b"EOF"),
         (HANDSHAKE_TIMEOUT, b"read tcp here:4150->10.0.0.7:4711: i/o timeout"),
@@ -146,6 +148,15 @@ def test_a_failed_handshake_is_told_in_gos_words(single: World, reason: str, wor
     effects: list[Effect] = []
     client.gateway.upgrade_failed(reason, effects)
     assert effects == [Send(error_frame(b"E_IDENTIFY_FAILED IDENTIFY failed " + words))]
+
+
+def test_an_end_in_the_middle_of_a_handshakes_message_is_unexpected(single: World) -> None:
+    client = Client(single, settings=SECURE)
+    (upgrade,) = (each for each in client.send(identify(tls_v1=True)) if isinstance(each, Upgrade))
+    assert upgrade.layer.receive(b"\x16\x03\x01") == b""
+    effects: list[Effect] = []
+    client.gateway.upgrade_failed(HANDSHAKE_END, effects)
+    assert effects == [Send(error_frame(b"E_IDENTIFY_FAILED IDENTIFY failed unexpected EOF"))]
 
 
 def test_where_tls_is_required_only_identify_comes_before_it(single: World) -> None:

@@ -224,6 +224,36 @@ def test_silence_ends_the_connection_and_any_command_prevents_that(single: World
     assert isinstance(closed, Close)
 
 
+def test_who_never_says_anything_is_closed(single: World) -> None:
+    client = Client(single)
+    effects: list[Effect] = []
+    client.gateway.opened(effects)
+    assert effects == [SetTimer(TimerName.READ_DEADLINE, 60 * SECOND_NS)]
+    single.clock.now_ns = 60 * SECOND_NS
+    (closed,) = client.timer(TimerName.READ_DEADLINE)
+    assert isinstance(closed, Close)
+
+
+def test_half_a_command_is_no_sign_of_life(single: World) -> None:
+    client = Client(single)
+    client.send(identify(heartbeat_interval=1000))
+    single.clock.now_ns = SECOND_NS
+    client.send(b"NO")
+    single.clock.now_ns = 2 * SECOND_NS
+    (closed,) = client.timer(TimerName.READ_DEADLINE)
+    assert isinstance(closed, Close)
+
+
+def test_a_body_that_does_not_come_is_an_error(single: World) -> None:
+    client = Client(single)
+    client.send(identify(heartbeat_interval=1000))
+    client.send(b"PUB t\n\0\0\0\x09half")
+    single.clock.now_ns = 2 * SECOND_NS
+    effects = client.timer(TimerName.READ_DEADLINE)
+    assert texts(effects) == [error_frame(b"E_BAD_MESSAGE PUB failed to read message body")]
+    assert isinstance(effects[-1], Close)
+
+
 def test_heartbeats_may_be_switched_off_for_producers_only(single: World) -> None:
     client = Client(single)
     effects = client.send(identify(heartbeat_interval=-1))

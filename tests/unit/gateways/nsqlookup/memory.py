@@ -121,8 +121,11 @@ class MemoryDirectory:
     def close(self, name: str) -> None:
         self.links.pop(name).close()
 
+    def http(self) -> Wire[LookupHttp]:
+        return Wire(self._router, LookupHttp(self.registry, self.clock), self.clock)
+
     def ask(self, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
-        wire = Wire(self._router, LookupHttp(self.registry, self.clock), self.clock)
+        wire = self.http()
         wire.send(f"{method} {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n".encode())
         wire.drain()
         answer = parse(wire.output, is_head=method == "HEAD")

@@ -38,6 +38,28 @@ def test_long_answers_come_in_pieces(path: str) -> None:
         }
 
 
+@pytest.mark.parametrize("path", ["/topics", "/channels?topic=t", "/lookup?topic=t"])
+def test_long_lists_come_in_pieces(path: str) -> None:
+    directory = MemoryDirectory()
+    names = [f"a-name-that-is-rather-long-{number:05d}" for number in range(3000)]
+    for name in names:
+        directory.registry.create_topic(name)
+        directory.registry.create_channel("t", name)
+    for number in range(300):
+        directory.connect(str(number))
+        directory.send(str(number), b"  V1" + identify(node(number)) + b"REGISTER t\n")
+    status, headers, body = directory.ask("GET", path)
+    assert (status, headers["Transfer-Encoding"], headers["Content-Type"]) == (200, "chunked", "application/json; charset=utf-8")
+    document = json.loads(body)
+    assert document.get("topics", [*names, "t"]) == [*names, "t"]
+    assert document.get("channels", names) == names
+    assert len(document.get("producers", names[:300])) == 300
+    wire = directory.http()
+    wire.send(b"GET %b HTTP/1.1\r\nHost: h\r\n\r\n" % path.encode() * 1000)
+    assert len(wire.output) < 64 * 1024, "one piece of the first answer"
+    assert wire.paused
+
+
 def test_names_are_written_as_go_writes_them() -> None:
     directory = MemoryDirectory()
     directory.connect("a")

@@ -53,6 +53,22 @@ def test_what_goes_keeps_its_name_as_with_nsqlookupd() -> None:
     assert registry.lookup("t") == []
 
 
+def test_what_is_served_is_found_whatever_an_operator_deletes_in_the_directory() -> None:
+    world = World(1)
+    registry = listed(world)
+    world.session.create_topic("t")
+    world.session.create_group("t", "c")
+    [node] = registry.nodes()
+    registry.delete_topic("t")
+    assert registry.lookup("t") == [node]
+    assert registry.channels("t") == ["c"]
+    registry.delete_channel("t", "c")
+    world.session.delete_group("t", "c")
+    assert registry.channels("t") == []
+    world.session.delete_topic("t")
+    assert registry.topics() == []
+
+
 def test_what_nsq_cannot_spell_is_left_out() -> None:
     world = World(1)
     registry = listed(world)

@@ -103,6 +103,43 @@ def test_a_tombstone_goes_with_the_registration() -> None:
     assert world.registry.lookup("t") == [node]
 
 
+def test_what_this_process_has_is_found_although_an_operator_deleted_it() -> None:
+    world = World()
+    registry = world.registry
+    own, other = world.node(heard_ns=None), world.node("b")
+    for node in (own, other):
+        registry.register(node, "t", "c")
+    registry.delete_topic("t")
+    assert registry.lookup("t") == [own]
+    assert registry.channels("t") == ["c"]
+    assert registry.delete_channel("t", "c")
+    assert registry.channels("t") == ["c"]
+    # nsqadmin deletes a topic at the directory first and then at the nodes that it had found: nothing may be left of it.
+    registry.unregister(own, "t", "")
+    assert registry.topics() == []
+    assert registry.size == 0
+
+
+@pytest.mark.parametrize("again", ["register", "create topic", "create channel"])
+def test_a_name_that_is_wanted_again_outlives_its_producers_again(again: str) -> None:
+    world = World()
+    registry = world.registry
+    own, other = world.node(heard_ns=None), world.node("b")
+    registry.register(own, "t", "c")
+    registry.delete_topic("t")
+    match again:
+        case "register":
+            registry.register(other, "t", "c")
+            registry.unregister(other, "t", "")
+        case "create topic":
+            registry.create_topic("t")
+        case _:
+            registry.create_channel("t", "c")
+    registry.unregister(own, "t", "")
+    assert registry.topics() == ["t"]
+    assert registry.channels("t") == ([] if again == "create topic" else ["c"])
+
+
 ACTIONS = st.tuples(
     st.sampled_from(["register", "unregister", "disconnect", "create", "delete", "delete channel"]),
     st.integers(0, 2),
@@ -115,7 +152,7 @@ ACTIONS = st.tuples(
 def test_both_directions_agree_whatever_happens(actions: list[tuple[str, int, str, str]]) -> None:
     world = World()
     registry = world.registry
-    nodes = [world.node(str(number)) for number in range(3)]
+    nodes = [world.node(str(number), heard_ns=None if number == 2 else 5) for number in range(3)]
     for what, number, topic, channel in actions:
         match what:
             case "register":
@@ -138,3 +175,5 @@ def test_both_directions_agree_whatever_happens(actions: list[tuple[str, int, st
         names = len(registry._topics) + sum(map(len, registry._channels.values()))
         assert world.registry.size == names + len(told) + len(pairs)
         assert all(registry._channels.values())
+        own = nodes[2]
+        assert registry._withdrawn <= {(topic, "") for topic in own.topics} | set(own.channels)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polymq import limits
-from polymq.protocols.http.client import Answer, Exchange, Failure, Question, Where, redirected, where
+from polymq.protocols.http.client import Answer, Exchange, Failure, Question, Where, redirected, where, without_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +62,23 @@ def test_a_url_is_taken_apart(url: str, place: Where) -> None:
 def test_what_is_no_url_of_http(url: str) -> None:
     assert where(url) is None
     assert question(url).shown == "a URL that cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://planted:planted@h:1/auth?a=b@c", "http://h:1/auth?a=b@c"),
+        ("https://pl@nted@h", "https://h"),
+        ("http://planted@[::1]:1", "http://[::1]:1"),
+        ("planted:planted@h:1", "h:1"),
+        ("http://h:1/u@v://w@x", "http://h:1/u@v://w@x"),
+        ("http://h?u://w@x", "http://h?u://w@x"),
+        ("h:1", "h:1"),
+        ("", ""),
+    ],
+)
+def test_who_logs_in_is_left_out_of_a_url(url: str, shown: str) -> None:
+    assert without_user(url) == shown
 
 
 def test_secrets_are_not_shown() -> None:

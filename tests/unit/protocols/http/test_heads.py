@@ -134,6 +134,33 @@ def test_long_targets_are_not_kept() -> None:
     assert read_target(long) is not read_target(long)
 
 
+@pytest.mark.parametrize(
+    "secret", [b"Authorization: Bearer planted", b"authorization: Basic cGxhbnRlZA==", b"Proxy-Authorization: x", b"COOKIE: a=planted"]
+)
+def test_heads_with_secrets_are_not_kept(secret: bytes) -> None:
+    data = PLAIN[:-2] + secret + b"\r\n\r\n"
+    assert read_head(PLAIN) is read_head(PLAIN)
+    assert read_head(data) == read_head(data)
+    assert read_head(data) is not read_head(data)
+
+
+@pytest.mark.parametrize("query", [b"stream=0123456789abcdef&id=1", b"topic=t&Secret=planted"])
+def test_targets_with_secrets_are_not_kept(query: bytes) -> None:
+    assert read_target(b"/fin?" + query) == read_target(b"/fin?" + query)
+    assert read_target(b"/fin?" + query) is not read_target(b"/fin?" + query)
+    data = b"POST /fin?" + query + b" HTTP/1.1\r\nHost: h\r\n\r\n"
+    assert read_head(data) is not read_head(data)
+
+
+def test_only_so_many_are_kept() -> None:
+    first = read_target(b"/first")
+    assert read_target(b"/first") is first
+    for number in range(2000):
+        read_target(b"/%d" % number)
+    assert read_target(b"/1999") is read_target(b"/1999")
+    assert read_target(b"/first") is not first
+
+
 def test_tokens() -> None:
     assert tokens(b"a, B ,,c") == {b"a", b"b", b"", b"c"}
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polymq import limits
 from polymq.protocols.nsq.identify import Agreement, Wishes, first_agreement, negotiate, parse_wishes
 from polymq.protocols.nsq.settings import NsqSettings
 
@@ -40,6 +41,16 @@ START = first_agreement(PLAIN)
 )
 def test_bodies_that_go_reads(body: bytes, expected: Wishes) -> None:
     assert parse_wishes(body) == expected
+
+
+def test_a_body_that_is_too_long_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = b'{"hostname":"%b"}' % (b"x" * (limits.IDENTIFY_SIZE_BYTES_MAX - 15))
+    assert len(longest) == limits.IDENTIFY_SIZE_BYTES_MAX
+    assert isinstance(negotiate(longest, PLAIN, START), Agreement)
+    monkeypatch.setattr("polymq.protocols.nsq.identify.decode_struct", lambda *_: pytest.fail("it was looked into"))
+    too_long = b'{"x":[%b]}' % b",".join([b"{}"] * 1_000_000)
+    for body in (longest + b" ", too_long):
+        assert negotiate(body, PLAIN, START) == b"E_BAD_BODY IDENTIFY failed to decode JSON body"
 
 
 @pytest.mark.parametrize(
