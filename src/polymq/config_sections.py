@@ -106,6 +106,11 @@ class StoreSettings:
         ChoiceKind(("cache", "fsync")),
         "what an acknowledged message survives: cache: the broker's death (kill -9); fsync: the machine's as well",
     )
+    partitions: int = setting(
+        1,
+        CountKind(1, limits.PARTITIONS_PER_TOPIC_MAX),
+        "how many logs a new topic is spread over; more help Spark to read it side by side, and cost the order between them",
+    )
     sync_interval_ns: int = setting(
         limits.SYNC_INTERVAL_NS,
         DurationKind(MILLISECOND_NS, HOUR_NS),

@@ -14,10 +14,13 @@ __all__ = [
     "DIALS_MAX",
     "HTTP_ANSWER_SIZE_BYTES_MAX",
     "HTTP_BODY_DISCARDED_BYTES_MAX",
+    "HTTP_CHUNKS_PER_TURN_MAX",
     "HTTP_CHUNK_SIZE_BYTES_MAX",
     "HTTP_GUESTS_MAX",
     "HTTP_HEAD_SIZE_BYTES_MAX",
     "HTTP_IDLE_NS_MAX",
+    "HTTP_NET_INTERVAL_NS",
+    "HTTP_NS_PER_TURN_MAX",
     "HTTP_POLL_INTERVAL_NS",
     "HTTP_RECORDS_SIZE_BYTES",
     "HTTP_RECORDS_SIZE_BYTES_MAX",
@@ -29,6 +32,7 @@ __all__ = [
     "HTTP_WAIT_NS_MAX",
     "IDENTIFY_SIZE_BYTES_MAX",
     "LATENCY_QUANTILES_MAX",
+    "LAYER_CHUNKS_PER_PIECE_MAX",
     "LAYER_NS_PER_TURN_MAX",
     "LAYER_PIECES_PER_TURN_MAX",
     "LAYER_PIECE_SIZE_BYTES_MAX",
@@ -52,6 +56,7 @@ __all__ = [
     "OUTBOX_SIZE_BYTES_HIGH",
     "OUTBOX_SIZE_BYTES_LOW",
     "OUTBOX_SIZE_BYTES_MAX",
+    "PARTITIONS_PER_TOPIC_MAX",
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
     "PATTERNS_KEPT_MAX",
@@ -84,6 +89,8 @@ OFFSET_BITS: Final = 41
 PARTITION_BITS: Final = 22
 OFFSET_MAX: Final = (1 << OFFSET_BITS) - 1
 PARTITION_NUMBER_MAX: Final = (1 << PARTITION_BITS) - 1
+# Of one topic: each is a folder and a file, and a publish goes to one of them. One process gains nothing from more.
+PARTITIONS_PER_TOPIC_MAX: Final = 256
 
 # One socket read. Big enough that a full read amortises the turn, small enough to stay in the L2 cache.
 READ_BUFFER_SIZE_BYTES: Final = 256 * 1024
@@ -92,10 +99,13 @@ PENDING_INPUT_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 # What a compressed stream may unfold to at a time; the rest stays compressed until that has been handled, so that a
 # bomb holds no memory. Pieces of one connection follow one another in a turn, up to this many and for this long: as
-# much as a few full reads, but commands that take long to handle do not keep the others waiting.
+# much as a few full reads, but commands that take long to handle do not keep the others waiting. Output goes through
+# layers in such pieces and for so long as well: deflate takes 1.3 ms for one.
 LAYER_PIECE_SIZE_BYTES_MAX: Final = 64 * 1024
 LAYER_PIECES_PER_TURN_MAX: Final = 16
 LAYER_NS_PER_TURN_MAX: Final = 1_000_000
+# Parts that a piece of a compressed stream may have, each at 0.4 us and more: some mean nothing and are skipped.
+LAYER_CHUNKS_PER_PIECE_MAX: Final = 1024
 # Output before the end of a TLS handshake: a greeting or an error, not a stream.
 TLS_EARLY_OUTPUT_SIZE_BYTES_MAX: Final = 64 * 1024
 
@@ -160,14 +170,19 @@ HTTP_BODY_DISCARDED_BYTES_MAX: Final = 256 * 1024 - 1
 # of a turn, and the next is asked for before the last has left the kernel.
 HTTP_CHUNK_SIZE_BYTES_MAX: Final = 256 * 1024
 # Pipelined requests of one connection that are answered in one turn, at 20 to 50 us each; fewer when their answers pass
-# OUTBOX_SIZE_BYTES_HIGH. The others have their turns in between, and who does not read makes no more answers.
+# OUTBOX_SIZE_BYTES_HIGH, or when they take long. The others have their turns in between, and who does not read makes no
+# more answers. Chunks of bodies are counted as well, at 6 us each, however small.
 HTTP_REQUESTS_PER_TURN_MAX: Final = 128
+HTTP_CHUNKS_PER_TURN_MAX: Final = 500
+HTTP_NS_PER_TURN_MAX: Final = 3_000_000
 # A request must be complete this long after its first byte, so that nobody can hold connections by dripping.
 HTTP_REQUEST_NS_MAX: Final = 60_000_000_000
 # A connection without a request is closed after this time. nsqd never does; clients pool connections for minutes.
 HTTP_IDLE_NS_MAX: Final = 15 * 60_000_000_000
-# How often an answer that has to wait (for new records, for the disk) looks again, and how long it may wait.
+# How often an answer that has to wait (for new records, for the disk) looks again; how often one does all the same that
+# is rung for when there is something, as a net; and how long an answer may wait.
 HTTP_POLL_INTERVAL_NS: Final = 10_000_000
+HTTP_NET_INTERVAL_NS: Final = 1_000_000_000
 HTTP_WAIT_NS_MAX: Final = 30_000_000_000
 # A stream of messages that has nothing to send says so this often: a peer that is gone is noticed, proxies keep it open.
 HTTP_STREAM_BEAT_NS: Final = 30_000_000_000

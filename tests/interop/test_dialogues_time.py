@@ -276,6 +276,7 @@ def the_order_of_what_is_deferred(stage: Stage) -> None:
 def a_consumer_leaves_with_messages(stage: Stage) -> None:
     client = consumer(stage, "left", 3, 3)
     client.close()
+    stage.wait(lambda: stage.server.channel("left", "c")["client_count"] == 0)
     other = stage.connect("other")
     other.say("SUB, RDY", b"SUB left c\n", b"RDY 5\n")
     time.sleep(ROUND_S)

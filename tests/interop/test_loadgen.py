@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import socket
 import struct
@@ -11,9 +12,14 @@ from typing import TYPE_CHECKING, BinaryIO
 import pytest
 from bench.harness.generator import Generator, LoadError
 
+from polymq.wire.deflate import DeflateLayer
+from polymq.wire.snappy import SnappyLayer
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from polymq.wire.layers import Layer
 
 OK = struct.pack(">ii", 6, 0) + b"OK"
 HEARTBEAT = struct.pack(">ii", 15, 0) + b"_heartbeat_"
@@ -25,19 +31,53 @@ def message(number: int, *, attempts: int = 1, body: bytes = b"x" * 8) -> bytes:
     return struct.pack(">ii", 4 + len(data), 2) + data
 
 
+class Unpacked:
+    """What comes out of a byte layer, read as a file is."""
+
+    def __init__(self, connection: socket.socket, layer: Layer) -> None:
+        self.connection = connection
+        self.layer = layer
+        self.rest = b""
+
+    def _more(self) -> bool:
+        data = self.connection.recv(65536)
+        self.rest += self.layer.receive(data)
+        while self.layer.holding:
+            self.rest += self.layer.receive(b"")
+        return bool(data)
+
+    def read(self, size: int) -> bytes:
+        while len(self.rest) < size and self._more():
+            pass
+        found, self.rest = self.rest[:size], self.rest[size:]
+        return found
+
+    def readline(self) -> bytes:
+        while b"\n" not in self.rest and self._more():
+            pass
+        return self.read(self.rest.index(b"\n") + 1 if b"\n" in self.rest else 0)
+
+
 class Peer:
     """The server's end of one connection, past IDENTIFY."""
 
     def __init__(self, connection: socket.socket, file: BinaryIO) -> None:
         self.connection = connection
-        self.file = file
+        self.file: BinaryIO | Unpacked = file
+        self.layer: Layer | None = None
         assert self.file.read(4) == b"  V2"
         assert self.file.readline() == b"IDENTIFY\n"
-        self.body()
+        self.wishes = json.loads(self.body())
         self.send(struct.pack(">ii", 6, 0) + b"{}")
 
+    def compress(self, layer: Layer) -> None:
+        """From here on both directions are compressed, an OK first."""
+        self.layer = layer
+        self.file = Unpacked(self.connection, layer)
+        self.send(OK)
+
     def send(self, data: bytes) -> None:
-        self.connection.sendall(data)
+        self.connection.sendall(self.layer.send(data) if self.layer is not None else data)
 
     def line(self) -> bytes:
         return self.file.readline()
@@ -244,3 +284,114 @@ def test_a_program_is_built_once(generator: Generator, tmp_path: Path) -> None:
     built = generator.program.stat().st_mtime_ns
     assert Generator(generator.program.parent).program.stat().st_mtime_ns == built
     assert Generator(tmp_path / "other").program.exists()
+
+
+LAYERS: dict[str, Callable[[], Layer]] = {"snappy": SnappyLayer, "deflate": lambda: DeflateLayer(6)}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_what_is_published_compressed_is_the_same(generator: Generator, kind: str) -> None:
+    bodies: list[bytes] = []
+
+    def script(peer: Peer) -> None:
+        assert (peer.wishes["snappy"], peer.wishes["deflate"]) == (kind == "snappy", kind == "deflate")
+        peer.compress(LAYERS[kind]())
+        for index in range(10):
+            # The answer to the heartbeat goes between two commands that were compressed long before.
+            assert not index or peer.line() == b"NOP\n"
+            assert peer.line() == b"MPUB bench\n"
+            content = peer.body()
+            assert struct.unpack_from(">i", content) == (500,)
+            assert len(content) == 4 + 500 * 204
+            bodies.extend(content[8 + at : 208 + at] for at in range(0, 500 * 204, 204))
+            peer.send(HEARTBEAT + OK)
+
+    server = Scripted(script)
+    result = generator.run("mpub", server.address, messages=5000, batch=500, window=1, compression=kind, words=True, deadline_s=10)
+    server.check()
+    assert result["complete"]
+    assert len({*bodies}) > 400
+    assert all(len(word) < 10 for body in bodies for word in body.split(b" "))
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_what_is_consumed_compressed_is_settled(generator: Generator, kind: str) -> None:
+    count = 3000
+
+    def script(peer: Peer) -> None:
+        peer.compress(LAYERS[kind]())
+        peer.subscribed()
+        assert peer.line() == b"RDY 5000\n"
+        stream = b"".join(message(number, body=b"%d " % number * 40) for number in range(count)) + HEARTBEAT
+        for start in range(0, len(stream), 100_000):
+            peer.send(stream[start : start + 100_000])
+        lines = [peer.line() for _ in range(count + 1)]
+        assert sorted(lines) == sorted([b"NOP\n", *(b"FIN %016x\n" % number for number in range(count))])
+        assert peer.line() == b"CLS\n"
+        peer.send(CLOSE_WAIT)
+
+    server = Scripted(script)
+    result = generator.run("sub", server.address, messages=count, rdy=5000, compression=kind, deadline_s=10)
+    server.check()
+    assert result["received"] == [count]
+
+
+def test_a_damaged_chunk_ends_the_run(generator: Generator) -> None:
+    def script(peer: Peer) -> None:
+        peer.compress(SnappyLayer())
+        assert peer.line() == b"PUB bench\n"
+        peer.body()
+        assert peer.layer is not None
+        chunk = bytearray(peer.layer.send(OK))
+        chunk[5] ^= 1
+        peer.connection.sendall(chunk)
+        peer.connection.recv(1)
+
+    server = Scripted(script)
+    with pytest.raises(LoadError, match="wrong checksum"):
+        generator.run("pub", server.address, messages=1, compression="snappy", deadline_s=10)
+    server.check()
+
+
+def test_logging_in_comes_before_everything(generator: Generator) -> None:
+    def script(peer: Peer) -> None:
+        assert peer.line() == b"AUTH\n"
+        assert peer.body() == b"a secret"
+        peer.send(struct.pack(">ii", 4 + 2, 0) + b"{}")
+        assert peer.line() == b"PUB bench\n"
+        peer.body()
+        peer.send(OK)
+
+    server = Scripted(script)
+    generator.run("pub", server.address, messages=1, auth="a secret", deadline_s=10)
+    server.check()
+
+
+def test_topics_get_the_same_and_each_of_their_channels_is_consumed(generator: Generator) -> None:
+    subscribed: list[bytes] = []
+    published: list[bytes] = []
+    done = threading.Event()
+
+    def consumer(peer: Peer) -> None:
+        subscribed.append(peer.line())
+        peer.send(OK)
+        assert peer.line() == b"RDY 10\n"
+        assert done.wait(10)
+        peer.send(message(1) + message(2))
+        assert [peer.line() for _ in range(2)] == [b"FIN %016x\n" % 1, b"FIN %016x\n" % 2]
+        assert peer.line() == b"CLS\n"
+        peer.send(CLOSE_WAIT)
+
+    def publisher(peer: Peer) -> None:
+        for _ in range(6):
+            published.append(peer.line())
+            peer.body()
+            peer.send(OK)
+        done.set()
+
+    server = Scripted(*[consumer] * 6, publisher)
+    result = generator.run("both", server.address, messages=6, batch=1, topics=3, channels=2, rdy=10, window=6, deadline_s=10)
+    server.check()
+    assert subscribed == [b"SUB bench-%05d bench%b\n" % (topic, channel) for topic in range(3) for channel in (b"", b"-1")]
+    assert published == [b"PUB bench-%05d\n" % (index % 3) for index in range(6)]
+    assert result["messages"] == 6

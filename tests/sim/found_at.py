@@ -27,7 +27,7 @@ FOUND_AT: Final[dict[str, int]] = {
     "answer_does_not_wait_for_its_commit": 34,
     "missing_sync_before_an_fsync_answer": 34,
     "missing_sync_of_the_journal": 1,
-    "readers_see_what_is_not_synced": 30,
+    "readers_see_what_is_not_synced": 44,
     "failed_sync_is_taken_for_a_good_one": 6,
     "off_by_one_at_a_segment_roll": 0,
     "stale_batch_behind_a_cut_tail": 111,
@@ -56,7 +56,7 @@ FOUND_AT: Final[dict[str, int]] = {
     "emptied_messages_come_back_when_they_are_due": 0,
     "ephemeral_channel_outlives_its_process": 7,
     "ephemeral_topic_outlives_its_process": 6,
-    "order_is_broken_now_and_then": 28,
+    "order_is_broken_now_and_then": 33,
     "messages_follow_close_wait": 3,
     "deferred_comes_late": 0,
     "retention_drops_what_a_group_needs": 10,
@@ -66,6 +66,9 @@ FOUND_AT: Final[dict[str, int]] = {
     "log_port_repeats_a_batch": 1,
     "journal_goes_on_after_a_failed_sync": 7,
     "start_that_fails_does_not_say_why": 7,
+    "failed_sync_is_kept_to_itself": 6,
+    "emptying_a_topic_takes_from_its_channels": 0,
+    "deleted_topic_keeps_its_messages": 8,
     "emptying_forgets_what_is_being_synced": 964,
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -14,6 +14,7 @@ from polymq.wire.exchange import Response, Retry
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from polymq.admin.tails import Tails
     from polymq.core.ports import Clock
     from polymq.core.session import Session
     from polymq.core.statistics import Registry
@@ -59,11 +60,12 @@ _DIGITS_MAX: Final = len(str(_INTEGER_MAX))
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The context of every endpoint."""
+    """The context of every endpoint. Without `tails`, who waits for records looks by itself."""
 
     session: Session
     clock: Clock
     statistics: Registry
+    tails: Tails | None = None
 
 
 class Problem(Exception):
@@ -103,7 +105,7 @@ def endpoint(function: Callable[[Request, Door], Response | Retry]) -> Callable[
         except (StoreError, OSError) as error:
             return problem(503, "STORE_FAILED", str(error))
         if isinstance(answer, Retry):
-            return Retry(answer.due_ns, functools.partial(answering, answer.again))
+            return replace(answer, again=functools.partial(answering, answer.again))
         return answer
 
     @functools.wraps(function)

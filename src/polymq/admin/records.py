@@ -9,7 +9,8 @@ cut off, which the reader sees from the missing last chunk.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from polymq import limits
 from polymq.admin.door import endpoint, number, problem
@@ -33,8 +34,9 @@ _NS_PER_MS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One request for records: from `offset`, before `end`, until `size_bytes` have been sent."""
+    """One request for records: from `offset`, before `end`, until `size_bytes` have been sent to `connection`."""
 
+    connection: Any
     open_log: Callable[[], Log]
     offset: int
     end: int
@@ -47,6 +49,7 @@ def read_records(request: Request, door: Door) -> Response | Retry:
     """GET /v1/topics/{name}/{partition}/records?offset=&end=&max_bytes=&wait_ms=."""
     wait_ns = number(request, "wait_ms", 0) * _NS_PER_MS
     reading = Reading(
+        connection=request.connection,
         open_log=lambda: log_of(request, door),
         offset=number(request, "offset"),
         end=number(request, "end", limits.OFFSET_MAX),
@@ -65,8 +68,7 @@ def _answer(reading: Reading, door: Door) -> Response | Retry:
     now_ns = door.clock.monotonic_ns()
     at_end = reading.offset == readable and reading.offset < reading.end
     if at_end and not log.failed and now_ns < reading.give_up_ns:
-        due_ns = min(now_ns + limits.HTTP_POLL_INTERVAL_NS, reading.give_up_ns)
-        return Retry(due_ns, lambda: _answer(reading, door))
+        return _wait(reading, door, log, now_ns)
     headers = (
         _BATCHES,
         ("Polymq-Epoch", str(log.epoch)),
@@ -75,6 +77,21 @@ def _answer(reading: Reading, door: Door) -> Response | Retry:
         ("Polymq-Number", str(log.number)),
     )
     return Response(headers=headers, body=_chunks(reading, log, min(reading.end, readable)))
+
+
+def _wait(reading: Reading, door: Door, log: Log, now_ns: int) -> Retry:
+    """Answer when there is something to read, or the time is over."""
+    tails = door.tails
+    if tails is None:
+        return Retry(min(now_ns + limits.HTTP_POLL_INTERVAL_NS, reading.give_up_ns), lambda: _answer(reading, door))
+    tails.wait(log, reading.connection)
+    leave = partial(tails.leave, log, reading.connection)
+
+    def again() -> Response | Retry:
+        leave()
+        return _answer(reading, door)
+
+    return Retry(min(now_ns + limits.HTTP_NET_INTERVAL_NS, reading.give_up_ns), again, leave)
 
 
 def _chunks(reading: Reading, log: Log, end: int) -> Iterator[bytes]:

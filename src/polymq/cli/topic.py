@@ -23,6 +23,7 @@ from polymq.cli.manage import (
 from polymq.cli.nsq_http import NsqHttpOption, connected
 from polymq.cli.render import Form
 from polymq.errors import ConfigError
+from polymq.limits import PARTITIONS_PER_TOPIC_MAX
 
 __all__ = ["app"]
 
@@ -73,13 +74,44 @@ add_verbs(
     app,
     topic_verb,
     {
-        "create": ("created", "Make a topic, if it is not there. The first publish does so as well."),
         "delete": ("deleted", "Remove a topic, its channels and its messages. Consumers are disconnected."),
         "empty": ("emptied", "Drop what no channel has got yet."),
         "pause": ("paused", "Keep what is published from here on from the channels."),
         "unpause": ("unpaused", "Give the channels what was kept from them."),
     },
 )
+
+
+class Durability(StrEnum):
+    """What an acknowledged message of a topic survives."""
+
+    CACHE = "cache"
+    FSYNC = "fsync"
+
+
+@app.command()
+def create(
+    topic: TopicArgument,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=PARTITIONS_PER_TOPIC_MAX,
+            show_default=False,
+            help="spread it over so many logs; they have no order between them",
+        ),
+    ] = None,
+    durability: Annotated[
+        Durability | None,
+        typer.Option(show_default=False, help="what its messages survive: cache: kill -9 of the broker; fsync: the machine's end as well"),
+    ] = None,
+    nsq_http: NsqHttpOption = None,
+) -> None:
+    """Make a topic, if it is not there. The first publish does so as well, with what the broker's settings say."""
+    with connected(nsq_http) as broker:
+        broker.post("/topic/create", topic=topic, partitions=partitions, durability=durability)
+    print(f"created topic {topic}", file=sys.stderr)
 
 
 @app.command()

@@ -69,6 +69,8 @@ class _Link:
         options: NsqOptions,
         opener: Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[None]],
         random: Callable[[], float],
+        *,
+        level: int = logging.DEBUG,
     ) -> None:
         check_address(address)
         self.address = address
@@ -76,6 +78,22 @@ class _Link:
         self.last_failure = ""
         self.backoff = Backoff(options.reconnect_seconds_first, options.reconnect_seconds_max, random)
         self._opener = opener
+        self._level = level  # of what is said about the first failure of a kind; those that follow are details
+        self._failing: type[PolyMQError] | None = None
+
+    def failed(self, error: PolyMQError) -> float:
+        """Keep in mind, and say once, why there is no server; returns how long to wait before the next attempt, in seconds."""
+        self.last_failure = str(error)
+        _log.log(logging.DEBUG if self._failing is type(error) else self._level, "%s is tried again: %s", self.address, error)
+        self._failing = type(error)
+        return self.backoff.next_seconds()
+
+    def succeeded(self) -> None:
+        """Begin with short waits again."""
+        self.backoff.succeeded()
+        if self._failing is not None:
+            self._failing = None
+            _log.info("%s is there again", self.address)
 
     async def reach(self) -> NsqConnection:
         """Connect, as often as it takes. Refusals, which another attempt would meet again, are raised."""
@@ -83,8 +101,7 @@ class _Link:
             try:
                 return await connect(self.address, self.options, self._opener)
             except TransportError as error:
-                self.last_failure = str(error)
-                await asyncio.sleep(self.backoff.next_seconds())
+                await asyncio.sleep(self.failed(error))
 
     def out_of_time(self, what: str) -> DeadlineExceeded:
         """Say what took too long, and why it may have."""
@@ -139,6 +156,7 @@ class NsqProducer:
     async def publish(self, topic: str, body: bytes, *, delay_ms: int = 0) -> None:
         """Publish one message and wait until the server has accepted it.
 
+        Limits:  the server's; nsqd takes 1 MiB a message and an hour's delay unless it is told otherwise.
         Raises:  Refusal; LocalProtocolError; ConnectionLost when the answer was lost (the message may be there or
                  not); DeadlineExceeded.
         """
@@ -176,7 +194,7 @@ class NsqProducer:
             self._check_open()
             if self._connection is None or not self._connection.is_open:
                 connection = await self._link.reach()
-                self._link.backoff.succeeded()
+                self._link.succeeded()
                 try:
                     self._check_open()
                 except ConnectionLost:
@@ -222,7 +240,7 @@ class NsqConsumer:
         self.failures = 0
         self.expired = 0
         self._command = frames.subscribe(topic, channel)
-        self._link = _Link(address, options, opener, random)
+        self._link = _Link(address, options, opener, random, level=logging.WARNING)
         self._max_in_flight = max_in_flight
         self._allowed = max_in_flight
         self._changed = changed
@@ -424,13 +442,16 @@ class NsqConsumer:
                 assert connection.reason is not None
                 raise connection.reason
             except PolyMQError as error:
-                if not self._may_pass(error):
-                    self._fail(error)
-                    return
-                self._link.last_failure = str(error)
-                if isinstance(error, Refusal):
-                    _log.warning("%s refuses, and is asked again: %s", self._link.address, error)
-                await asyncio.sleep(self._link.backoff.next_seconds())
+                await self._pause(error)
+
+    async def _pause(self, error: PolyMQError) -> None:
+        """Wait before the next attempt, if it may do better."""
+        if self._closed:
+            return
+        if self._may_pass(error):
+            await asyncio.sleep(self._link.failed(error))
+        else:
+            self._fail(error)
 
     def _may_pass(self, error: PolyMQError) -> bool:
         """Tell whether another attempt may do better.
@@ -459,7 +480,7 @@ class NsqConsumer:
         self._message_timeout_seconds = timeout_ms / _MS_PER_SECOND if isinstance(timeout_ms, int) and timeout_ms > 0 else math.inf
         self._subscription = connection
         self._send_ready()
-        self._link.backoff.succeeded()
+        self._link.succeeded()
         self._subscribed.set()
         self._changed()
 

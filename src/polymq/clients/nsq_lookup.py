@@ -19,7 +19,9 @@ __all__ = ["LookupOptions", "find_servers", "lookup_url"]
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _PORT_MAX: Final = 65535
-# Some ten thousand servers. nsqlookupd has no limit; an answer that has no end is not one of it.
+# Each costs a connection and a task; who names more of them for a topic is not to be believed. nsqlookupd has no limit.
+_SERVERS_MAX: Final = 10_000
+# An answer that has room for so many. One that has no end is not nsqlookupd's.
 _ANSWER_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 _READ_SIZE_BYTES: Final = 64 * 1024
 _NS_PER_SECOND: Final = 10**9
@@ -79,7 +81,7 @@ async def find_servers(
 ) -> set[str]:
     """Ask one nsqlookupd; returns addresses, none when it does not know the topic.
 
-    Limits:  an answer has 4 MiB at most.
+    Limits:  an answer has 4 MiB and 10,000 servers at most.
     Raises:  ConnectFailed, DeadlineExceeded, RemoteProtocolError; LocalProtocolError when there is no asking with
              this address or this secret.
     """
@@ -113,6 +115,8 @@ async def find_servers(
 def _servers(answer: Any) -> set[str]:
     """Read the answer: as version 1.0 of the API gives it, or wrapped in "data" as nsqlookupd did before 1.0."""
     answer = answer.get("data") or answer
+    if len(answer["producers"]) > _SERVERS_MAX:
+        raise ValueError(f"{len(answer['producers'])} servers")
     found = set()
     for producer in answer["producers"]:
         host, port = producer.get("broadcast_address") or producer["hostname"], producer["tcp_port"]

@@ -22,6 +22,9 @@ class NsqMessage(WireMessage):
     """A delivered message: settle it, give it back, or ask for more time. The server gives it to somebody else otherwise.
 
     On a connection that has been lost these have no effect: the server delivers the message again anyway.
+
+    `id` is 16 bytes, `attempts` is 1 at the first delivery.
+    Units:   time_ns is when it was published, nanoseconds since 1970 by the server's clock.
     """
 
     __slots__ = ("_batch", "is_settled")

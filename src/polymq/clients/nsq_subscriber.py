@@ -90,7 +90,15 @@ def _each(addresses: Sequence[str]) -> tuple[str, ...]:
 
 
 class NsqSubscriber:
-    """An async iterator of messages of all servers, or, with `run`, a handler's caller."""
+    """An async iterator of messages of all servers, or, with `run`, a handler's caller.
+
+    `addresses` are servers and `lookups` the HTTP ports of nsqlookupds, HOST:PORT each, one or several of them; a
+    server that is named is never left. `max_in_flight` messages at most are with this subscriber at a time, whatever
+    the number of servers. `given_up` counts messages that were settled after `HandlerOptions.attempts_max`, `expired`
+    those that waited here for longer than the message timeout.
+
+    Raises:  LocalProtocolError when a name, an address or a number makes no sense.
+    """
 
     def __init__(
         self,
@@ -220,7 +228,7 @@ class NsqSubscriber:
         await asyncio.gather(*(each.flush() for each in self._consumers.values() if each.is_subscribed))
 
     async def close(self, grace_seconds: float = 0.0) -> None:
-        """Stop; see `NsqConsumer.close`."""
+        """Stop, and wait up to `grace_seconds` for what is in hand to be settled; see `NsqConsumer.close`."""
         self._closed = True
         self._changes.set()
         for task in self._tasks:

@@ -136,7 +136,10 @@ class Producer:
 
 
 class Message:
-    """One delivered message. Settling has an effect as long as the connection that it came over is there."""
+    """One delivered message, with the fields of `NsqMessage`.
+
+    Settling has an effect as long as the connection that it came over is there.
+    """
 
     __slots__ = ("_message", "_thread", "attempts", "body", "id", "is_settled", "time_ns")
 
@@ -191,7 +194,7 @@ class Message:
 
 
 class Subscriber:
-    """`NsqSubscriber` for scripts: begins when it is made; raises what that raises. An iterator of messages.
+    """`NsqSubscriber` for scripts, with its arguments: begins when it is made; raises what that raises. An iterator.
 
     Several threads may iterate, or call `run`, at once; they share the messages.
     """
@@ -273,10 +276,13 @@ class Subscriber:
         """Wait until the servers have acted on every settle so far; raises ConnectionLost or DeadlineExceeded."""
         self._thread.call(self._subscriber.flush())
 
-    def close(self) -> None:
-        """Disconnect; what has been settled before is on its way first, and what nobody has seen is given back."""
+    def close(self, grace_seconds: float = 0.0) -> None:
+        """Disconnect; what has been settled before is on its way first, and what nobody has seen is given back.
+
+        What other threads have in hand may be settled for `grace_seconds` more; after that it comes again.
+        """
         if not self._thread.is_closed:
-            self._thread.call(self._close())
+            self._thread.call(self._close(grace_seconds))
             self._thread.close()
 
     def _handle_all(self, handler: Callable[[Message], object], timeout_seconds: float | None) -> None:
@@ -309,10 +315,10 @@ class Subscriber:
         self._messages.extend(Message(each, self._thread) for each in found)
         return bool(found)
 
-    async def _close(self) -> None:
+    async def _close(self, grace_seconds: float) -> None:
         while (message := self._pop()) is not None:
             message.requeue()
-        await self._subscriber.close()
+        await self._subscriber.close(grace_seconds)
 
 
 class Consumer(Subscriber):

@@ -10,9 +10,10 @@ import enum
 from typing import TYPE_CHECKING
 
 from polymq.gateways.outbox import Outbox
-from polymq.limits import OUTBOX_SIZE_BYTES_HIGH
+from polymq.limits import LAYER_NS_PER_TURN_MAX, LAYER_PIECE_SIZE_BYTES_MAX, OUTBOX_SIZE_BYTES_HIGH
 
 if TYPE_CHECKING:
+    from polymq.core.ports import Clock
     from polymq.gateways.contract import Asked, Gateway, Peer
     from polymq.gateways.outbox import BufferPool
     from polymq.server.ports import Stream
@@ -111,26 +112,32 @@ class Connection:
         """How much output waits in all."""
         return self.outbox.size_bytes + (self.wire.size_bytes if self.wire is not None else 0)
 
-    def encode_layers(self, wire: Outbox) -> bool:
-        """Put what may be sent through the layers, as long as not too much of it waits below; raises LayerFailed.
+    def encode_layers(self, wire: Outbox, clock: Clock) -> bool:
+        """Put what may be sent through the layers, piece by piece, as long as time and the room below allow it.
 
-        Returns whether a new layer was come to that has commits waiting behind it.
+        Returns whether there is more to do in the next turn: output that had no time, or a new layer that was come to
+        and has commits waiting behind it. Raises LayerFailed.
         """
         outbox, layers = self.outbox, self.layers
         assert layers is not None
-        uncovered = False
+        goes_on = False
+        until_ns = clock.monotonic_ns() + LAYER_NS_PER_TURN_MAX
         while wire.size_bytes <= OUTBOX_SIZE_BYTES_HIGH:
-            start, limit = outbox.start, outbox.limit()
+            start, limit = outbox.start, min(outbox.limit(), outbox.start + LAYER_PIECE_SIZE_BYTES_MAX)
             if limit > start:
                 wire.write(layers.send(bytes(outbox.data[start:limit])))
                 outbox.sent(limit - start)
             layer = outbox.pass_mark()
-            if layer is None:
+            if layer is not None:
+                layers.push_output(layer)
+                goes_on = goes_on or outbox.gated
+            elif outbox.limit() == outbox.start:
                 break
-            layers.push_output(layer)
-            uncovered = uncovered or outbox.gated
+            elif clock.monotonic_ns() >= until_ns:
+                goes_on = True
+                break
         if layers.wants_write():
             wire.write(layers.send(b""))
         if self.state is ConnectionState.CLOSING and not outbox.size_bytes:
             wire.write(layers.close())
-        return uncovered
+        return goes_on

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from polymq.admin.door import Door, refuse
 from polymq.admin.endpoints import ENDPOINTS, all_statistics
+from polymq.admin.tails import Tails
 from polymq.config_values import TcpAddress, format_address
 from polymq.core.access import ANONYMOUS, STRANGER
 from polymq.errors import ConfigError
@@ -126,7 +127,7 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     if address is None:
         return
     router = Router([Route(method, path, function) for method, path, function in ENDPOINTS], refuse=refuse)
-    door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics)
+    door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics, Tails(node.pump.call_at, node.clock))
     listener = _listen("server.http", address, backlog)
     guarded = _guarded(node, router, lambda door, session: replace(door, session=session), refuse, "/healthz", all_statistics)
     answers: dict[int, int] = {}

@@ -69,6 +69,7 @@ def store_settings(settings: Settings, *, disk_bytes: int, descriptors: int) -> 
 def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
     """Say what the core has to know."""
     return CoreSettings(
+        partitions=settings.store.partitions,
         sync=settings.store.durability == "fsync",
         retention_age_ns=settings.store.retention_age_ns,
         retention_disk_share=settings.store.retention_size.of(disk_bytes) / disk_bytes,

@@ -121,12 +121,13 @@ class Pump:
             view = self._intake.read(connection)
             if connection.upgrading:
                 view = self._upgrades.shake_hands(connection, view)
-            if view is None:
-                if connection.layers is not None:
-                    self._soil(connection)  # a handshake may have to be answered
+            if view is None and connection.layers is not None:
+                self._soil(connection)  # a handshake may have to be answered
+                if connection.layers.holding:
+                    self._unfolding.note(connection)
             elif view is ENDED:
                 self._end_input(connection)
-            else:
+            elif view is not None:
                 self._feed(connection, view)
                 if connection.layers is not None:
                     self._follow_layers(connection, connection.layers)
@@ -468,8 +469,8 @@ class Pump:
         outbox = connection.outbox
         try:
             if connection.wire is not None:
-                if connection.encode_layers(connection.wire):
-                    self._soil(connection)  # the commits behind a layer's mark are looked at in the next turn
+                if connection.encode_layers(connection.wire, self._clock):
+                    self._soil(connection)  # it goes on in the next turn
                 outbox = connection.wire
             start, limit = outbox.start, outbox.limit()
             waiting = limit - start

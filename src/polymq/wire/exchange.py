@@ -104,9 +104,17 @@ class Response:
     consumer: Consumer | None = None
 
 
+def _nobody_minds() -> None:
+    """Do nothing about an answer that is not wanted any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """There is no answer yet: call `again` at `due_ns` on the monotonic clock, until it gives one."""
+    """There is no answer yet: call `again` at `due_ns` on the monotonic clock, until it gives one.
+
+    It is called earlier when the request's connection is rung for (`ring()`), and `dropped` instead when that has ended.
+    """
 
     due_ns: int
     again: Callable[[], Response | Retry]
+    dropped: Callable[[], None] = _nobody_minds

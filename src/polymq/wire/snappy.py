@@ -21,7 +21,7 @@ from typing import Final
 
 import cramjam
 
-from polymq.limits import LAYER_PIECE_SIZE_BYTES_MAX
+from polymq.limits import LAYER_CHUNKS_PER_PIECE_MAX, LAYER_PIECE_SIZE_BYTES_MAX
 from polymq.wire.layers import LayerFailed
 
 __all__ = ["SnappyLayer"]
@@ -49,7 +49,8 @@ assert _BLOCK_SIZE_BYTES_MAX <= LAYER_PIECE_SIZE_BYTES_MAX
 class SnappyLayer:
     """One connection's snappy, either side.
 
-    Limits:  `receive` returns at most LAYER_PIECE_SIZE_BYTES_MAX bytes; what is behind them stays compressed.
+    Limits:  `receive` takes at most LAYER_CHUNKS_PER_PIECE_MAX chunks and returns at most LAYER_PIECE_SIZE_BYTES_MAX
+             bytes, perhaps none while it is holding more; what is behind them stays compressed.
     Cost:    one call of the library per read and one per 16 KiB written; some 0.5 µs for each chunk that is read.
     """
 
@@ -104,7 +105,7 @@ class SnappyLayer:
     def _measure(self) -> tuple[int, int]:
         """Find how far the whole chunks go that fit one piece, and how large they are decompressed."""
         chunks = self._chunks
-        at, end, total = len(_IDENTIFIER), len(chunks), 0
+        at, end, total, count = len(_IDENTIFIER), len(chunks), 0, 0
         unpack = _HEADER.unpack_from
         self.holding = False
         while end - at >= _HEADER_SIZE_BYTES:
@@ -128,10 +129,11 @@ class SnappyLayer:
                 raise LayerFailed(f"snappy: an unknown type of chunk, 0x{kind:02x}")
             if not 0 <= size <= _BLOCK_SIZE_BYTES_MAX:
                 raise LayerFailed(f"snappy: a block of {size} bytes")
-            if total + size > LAYER_PIECE_SIZE_BYTES_MAX:
+            if total + size > LAYER_PIECE_SIZE_BYTES_MAX or count == LAYER_CHUNKS_PER_PIECE_MAX:
                 self.holding = True
                 break
             total += size
+            count += 1
             at = after
         return at, total
 

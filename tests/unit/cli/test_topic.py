@@ -28,6 +28,12 @@ def test_topics_are_made_and_removed(broker: AtHand) -> None:
     assert (broker.reached, broker.closed) == ([("h", 1, "")] * 2, 2)
 
 
+def test_a_topic_is_made_as_it_is_to_be(broker: AtHand) -> None:
+    broker.output("topic", "create", "u", "--partitions", "4", "--durability", "fsync")
+    topic = broker.world.broker.catalogue.topics["", "u"]
+    assert (len(topic.partitions), topic.sync) == (4, True)
+
+
 def test_topics_are_paused_and_emptied(broker: AtHand) -> None:
     assert broker.output("topic", "pause", "t") == "paused topic t\n"
     assert broker.world.view().paused

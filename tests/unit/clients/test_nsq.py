@@ -385,7 +385,26 @@ def test_a_refusal_passes_for_who_was_let_in_once(caplog: pytest.LogCaptureFixtu
             assert await take(client, 1) == [b"1"]
 
     in_virtual_time(go())
-    assert "x:1 refuses, and is asked again: E_AUTH_FAILED" in caplog.text
+    assert "x:1 is tried again: E_AUTH_FAILED" in caplog.text
+
+
+def test_a_server_that_is_gone_and_comes_back_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server):
+            server.is_down = True
+            server.wires[0].end()
+            await asyncio.sleep(60)
+            assert [each.message for each in caplog.records if each.name == "polymq.clients.nsq" and each.levelname != "DEBUG"] == [
+                "x:1 is tried again: the server closed the connection",
+                "x:1 is tried again: x:1: nobody at x:1",
+            ]
+            server.is_down = False
+            await asyncio.sleep(10)
+
+    with caplog.at_level("INFO"):
+        in_virtual_time(go())
+    assert caplog.records[-1].message == "x:1 is there again"
 
 
 def test_what_breaks_later_reaches_who_iterates() -> None:

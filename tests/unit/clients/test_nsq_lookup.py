@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import http.server
+import json
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from polymq.clients.nsq_lookup import LookupOptions, find_servers, lookup_url
+from polymq.clients.nsq_opening import check_address
 from polymq.errors import ConnectFailed, DeadlineExceeded, LocalProtocolError, RemoteProtocolError
 from polymq.protocols.http.client import Answer, Failure, Question
 
@@ -61,6 +65,37 @@ def test_answers() -> None:
 def test_answers_that_make_no_sense(body: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="no sense"):
         found(200, body)
+
+
+def test_answers_with_more_servers_than_there_are() -> None:
+    def answer(count: int) -> bytes:
+        return b'{"producers":[' + b",".join(b'{"hostname":"h","tcp_port":%d}' % (1 + number) for number in range(count)) + b"]}"
+
+    assert len(found(200, answer(10_000))) == 10_000
+    with pytest.raises(RemoteProtocolError, match="10001 servers"):
+        found(200, answer(10_001))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["data", "producers", "hostname", "broadcast_address", "tcp_port", "x"]), inner, max_size=4)
+    ),
+)
+PRODUCER = st.fixed_dictionaries({}, optional=dict.fromkeys(("hostname", "broadcast_address"), JSON) | {"tcp_port": st.integers() | JSON})
+
+
+@given(
+    st.binary(max_size=50) | (JSON | st.fixed_dictionaries({"producers": st.lists(PRODUCER, max_size=3)})).map(json.dumps).map(str.encode)
+)
+def test_whatever_comes_is_addresses_or_makes_no_sense(body: bytes) -> None:
+    try:
+        addresses = found(200, body)
+    except RemoteProtocolError:
+        return
+    for address in addresses:
+        check_address(address)
 
 
 def test_other_answers_and_none() -> None:

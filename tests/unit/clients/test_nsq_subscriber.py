@@ -337,7 +337,7 @@ def test_servers_that_refuse_after_they_have_let_us_in_are_asked_again(caplog: p
             await reading
 
     in_virtual_time(go())
-    assert "refuses, and is asked again: E_AUTH_FAILED" in caplog.text
+    assert "a:1 is tried again: E_AUTH_FAILED" in caplog.text
 
 
 def test_a_protocol_that_breaks_is_begun_again() -> None:

@@ -241,6 +241,28 @@ def test_a_handler(server: Listening, concurrency: int) -> None:
     assert server.took("FIN") == [("FIN", 3)]
 
 
+def test_closing_with_grace_lets_the_other_threads_settle(server: Listening) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def handle(_message: Message) -> None:
+        begun.set()
+        assert go_on.wait(10)
+
+    subscriber = Subscriber("t", "c", OPTIONS, addresses=[server.address])
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        handling = pool.submit(subscriber.run, handle)
+        assert begun.wait(10)
+        closing = pool.submit(subscriber.close, 10)
+        while not server.took("Cls"):
+            assert not closing.done()
+        go_on.set()
+        closing.result(10)
+        handling.result(10)
+    assert server.ended.wait(10)
+    assert [step[1] for step in server.took("FIN")] == [1]
+    assert sorted(server.took("Requeue")) == [("Requeue", 2, 0), ("Requeue", 3, 0)]
+
+
 def test_whoever_ends_the_handlers_ends_all_of_them(server: Listening) -> None:
     def handle(message: Message) -> None:
         if message.body == b"2":

@@ -169,6 +169,87 @@ def test_much_output_goes_through_a_layer_bit_by_bit() -> None:
     assert gateway.calls.count("writable") == 1
 
 
+class Slow(Rot):
+    """Takes a turn's time for every piece."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(1)
+        self.established = True
+        self.world = world
+        self.sizes: list[int] = []
+
+    def send(self, data: bytes) -> bytes:
+        if data:
+            self.sizes.append(len(data))
+            self.world.clock.now_ns += limits.LAYER_NS_PER_TURN_MAX
+        return super().send(data)
+
+
+def test_output_goes_through_a_layer_for_so_long_in_each_turn() -> None:
+    world, stream, gateway, connection = upgrading()
+    slow = Slow(world)
+    gateway.on_line = lambda _line, effects: effects.append(Upgrade(slow))
+    world.send(connection, b"rot 1\n")
+    gateway.on_line = lambda line, effects: effects.append(Send(line * 100_000))
+    world.send(connection, Rot(1).send(b"a\n"))
+    assert slow.sizes == [limits.LAYER_PIECE_SIZE_BYTES_MAX, 100_000 - limits.LAYER_PIECE_SIZE_BYTES_MAX]
+    stream.incoming.append(Rot(1).send(b"b\nc\nd\n"))
+    world.pump.readable(connection)
+    for turns in range(1, 6):
+        sent = len(stream.outgoing)
+        world.pump.end_turn()
+        assert len(stream.outgoing) - sent <= limits.LAYER_PIECE_SIZE_BYTES_MAX
+        if turns < 5:
+            assert world.pump.due_ns() == 0
+    assert stream.outgoing == Rot(1).send(b"".join(each * 100_000 for each in (b"a", b"b", b"c", b"d")))
+    assert world.pump.due_ns() is None
+
+
+def test_output_behind_a_commit_keeps_its_place_however_long_a_layer_takes() -> None:
+    world, stream, gateway, connection = upgrading()
+    slow, ticket = Slow(world), Ticket()
+    gateway.on_line = lambda _line, effects: effects.append(Upgrade(slow))
+    world.send(connection, b"rot 1\n")
+    gateway.on_line = lambda _line, effects: effects.extend(
+        [Send(b"x" * 200_000), SendAfter(ticket, b"OK", lambda reason: reason.encode()), Send(b"y" * 200_000)]
+    )
+    world.send(connection, Rot(1).send(b"go\n"))
+    assert stream.outgoing == Rot(1).send(b"x" * 200_000)
+    ticket.resolve()
+    world.turn()
+    assert stream.outgoing == Rot(1).send(b"x" * 200_000 + b"OK" + b"y" * 200_000)
+
+
+class Skipping(Rot):
+    """Gives nothing of the first pieces that it holds."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.left = 3
+        self.held = b""
+
+    def receive(self, data: bytes) -> bytes:
+        self.held += data
+        self.left -= 1
+        self.established, self.holding = True, self.left > 0
+        if self.holding:
+            return b""
+        data, self.held = self.held, b""
+        return super().receive(data)
+
+
+def test_a_layer_that_gives_nothing_for_a_while_is_asked_again() -> None:
+    world, _, gateway, connection = upgrading()
+    layer = Skipping()
+    layer.established = True
+    layer.left = 4
+    gateway.on_line = lambda _line, effects: effects.append(Upgrade(layer))
+    world.send(connection, b"rot 1\n")
+    gateway.on_line = lambda line, effects: effects.append(Send(line))
+    world.send(connection, Rot(1).send(b"last\n"))
+    assert gateway.calls[-1] == b"last"
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_tls_under_a_pump(version: ssl.TLSVersion) -> None:
     world, stream, _, connection = upgrading()

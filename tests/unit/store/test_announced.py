@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -124,7 +124,8 @@ def test_a_segment_that_was_begun_and_never_written_to_does_not_end_the_log_late
 def test_a_turn_that_began_several_segments_and_was_killed_does_not_end_the_log_later(
     before: int, batches: int, between: str, checkpoints: bool
 ) -> None:
-    harness = Harness(sync_interval_ns=1000 if checkpoints else 10**15)
+    settings: dict[str, Any] = {} if checkpoints else {"sync_interval_ns": 10**15}
+    harness = Harness(**settings)
     log = harness.open().create_log(1, sync=False)
     if before:
         harness.publish(log, bodies(0, before))

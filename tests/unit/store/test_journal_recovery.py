@@ -149,4 +149,4 @@ def test_what_a_snapshot_replaces_goes_once_the_snapshot_is_synced() -> None:
             harness.open()
             # Twice where the end of the snapshot is lost: its pieces say again what was said before.
             assert set(harness.replayed) == {b"\x40one"}
-    assert len(reached) > 10
+    assert len(reached) > 5

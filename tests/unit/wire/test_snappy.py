@@ -11,7 +11,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polymq.limits import LAYER_PIECE_SIZE_BYTES_MAX
+from polymq.limits import LAYER_CHUNKS_PER_PIECE_MAX, LAYER_PIECE_SIZE_BYTES_MAX
 from polymq.wire.layers import LayerFailed
 from polymq.wire.snappy import SnappyLayer
 from tests.unit.wire.streams import BODY, OK, SNAPPY_READS, cut, take
@@ -63,6 +63,26 @@ def test_a_large_write_is_read_piece_by_piece() -> None:
     assert receiver.holding
     assert first + take(receiver, b"") == plain
     assert not receiver.holding
+
+
+@pytest.mark.parametrize("kind", [0x80, 0xFE, 0xFF])
+def test_chunks_that_mean_nothing_are_counted(kind: int) -> None:
+    empty = IDENTIFIER if kind == 0xFF else chunk(kind, b"")
+    layer = SnappyLayer()
+    assert layer.receive(IDENTIFIER + empty * (3 * LAYER_CHUNKS_PER_PIECE_MAX) + compressed(b"end")) == b""
+    for _ in range(3):
+        assert layer.holding
+        last = layer.receive(b"")
+    assert last == b"end"
+    assert not layer.holding
+
+
+def test_tiny_chunks_are_counted() -> None:
+    layer = SnappyLayer()
+    stream = IDENTIFIER + compressed(b"x") * (2 * LAYER_CHUNKS_PER_PIECE_MAX)
+    assert len(layer.receive(stream)) == LAYER_CHUNKS_PER_PIECE_MAX - 1
+    assert layer.holding
+    assert len(take(layer, b"")) == LAYER_CHUNKS_PER_PIECE_MAX + 1
 
 
 def test_a_write_is_cut_into_chunks_that_clients_can_wait_for() -> None:

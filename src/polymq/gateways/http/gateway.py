@@ -125,19 +125,24 @@ class HttpGateway(BaseGateway, Generic[Context]):
                 self._end_consuming("too much input behind a request whose answer does not end", effects)
             return 0
         decoder = self._decoder
+        decoder.begin_turn()
+        until_ns = self._clock.monotonic_ns() + limits.HTTP_NS_PER_TURN_MAX
         at = handled = answered_bytes = 0
         while self._request is None and not decoder.ended:
-            if handled >= limits.HTTP_REQUESTS_PER_TURN_MAX or answered_bytes > limits.OUTBOX_SIZE_BYTES_HIGH:
-                if at < len(view):
-                    self._rest(effects)
-                break
             event, at = decoder.next(view, at)
             if event is None:
+                if len(view) - at >= decoder.need:
+                    self._rest(effects)
                 break
             before = len(effects)
             self._handle(event, effects)
             handled += 1
             answered_bytes += sum(len(effect.data) for effect in effects[before:] if isinstance(effect, Send | SendAfter))
+            enough = handled >= limits.HTTP_REQUESTS_PER_TURN_MAX or answered_bytes > limits.OUTBOX_SIZE_BYTES_HIGH
+            if (enough or self._clock.monotonic_ns() >= until_ns) and at < len(view):
+                if self._request is None and not decoder.ended:
+                    self._rest(effects)
+                break
         self.need = decoder.need
         self._active_ns = self._clock.monotonic_ns()
         if not (decoder.in_request or at < len(view)):
@@ -179,11 +184,14 @@ class HttpGateway(BaseGateway, Generic[Context]):
             self._go_on(effects)
 
     def woken(self, effects: list[Effect]) -> None:
-        """Let the consumer do its part, or end its answer in order: what it subscribed to is gone."""
+        """Ask again for an answer, or let the consumer do its part, or end its answer: what it subscribed to is gone."""
         if self._consuming is not None:
             self._consuming.consumer.woken()
         if self._closed_reason is not None:
             self._end_consuming(self._closed_reason, effects)
+        elif self._retry is not None:
+            effects.append(SetTimer(TimerName.RETRY, None))
+            self._go_on(effects)
 
     def stopping(self, effects: list[Effect]) -> None:
         """End in order."""
@@ -202,7 +210,9 @@ class HttpGateway(BaseGateway, Generic[Context]):
         if self._consuming is not None:
             self._consuming.consumer.ended()
             self._consuming = None
-        self._retry = None
+        if self._retry is not None:
+            self._retry.dropped()
+            self._retry = None
         self._request = None
         self._decoder.end()
 

@@ -13,7 +13,7 @@ import hashlib
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from polymq import limits
 from polymq.gateways.login import Credentials, Denied, Login
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from polymq.core.broker import Broker
     from polymq.core.ports import Clock
     from polymq.core.session import Session
-    from polymq.gateways.contract import Peer
+    from polymq.gateways.contract import Asked, Peer
     from polymq.gateways.login import Attempt, Logins
     from polymq.protocols.http.client import Question
     from polymq.protocols.http.decode import BodyRule
@@ -68,47 +68,66 @@ class _Guest:
 
 
 class _Waiting:
-    """A login that is being asked for, with the verdict once it is there."""
+    """A login that is being asked for, with the verdict once it is there, and the connections that wait for it."""
 
-    __slots__ = ("attempt", "verdict")
+    __slots__ = ("asked", "askers", "attempt", "key", "verdict")
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, key: bytes, attempt: Attempt) -> None:
+        self.key = key
         self.attempt = attempt
+        self.asked: Asked | None = None
         self.verdict: Login | Denied | None = None
+        self.askers: dict[Any, None] = {}
 
 
 class Guests:
-    """Who has been found by which secret, for all doors together: at most `limits.HTTP_GUESTS_MAX`, the latest ones."""
+    """Who has been found by which secret, for all doors together: at most `limits.HTTP_GUESTS_MAX`, the latest ones.
 
-    def __init__(self, broker: Broker, clock: Clock, logins: Logins, ask: Callable[[Question, Callable[[object], None]], object]) -> None:
+    Whoever shows what is being asked about already waits for that answer.
+    """
+
+    def __init__(self, broker: Broker, clock: Clock, logins: Logins, ask: Callable[[Question, Callable[[object], None]], Asked]) -> None:
         self._broker = broker
         self._clock = clock
         self._logins = logins
         self._ask = ask
         self._guests: dict[bytes, _Guest] = {}
+        self._asking: dict[bytes, _Waiting] = {}
 
     def find(self, credentials: Credentials) -> Session | Denied | _Waiting:
-        """Give the session of whoever shows these; it may have to be asked for (`verdict`)."""
+        """Give the session of whoever shows these; it may have to be asked for (`verdict`): see `wait`."""
         key = _key(credentials)
-        guest = self._guests.get(key)
+        guest = self._current(key)
         if guest is not None:
-            if guest.ends_ns is None or self._clock.monotonic_ns() < guest.ends_ns:
-                return guest.session
-            self._forget(key)
+            return guest.session
+        if key in self._asking:
+            return self._asking[key]
         verdict = self._logins.begin(credentials)
         if isinstance(verdict, Login):
             return self.admit(credentials, verdict)
         if isinstance(verdict, Denied):
             return verdict
-        waiting = _Waiting(verdict)
-        self._ask(verdict.question, partial(self._answered, waiting))
+        waiting = self._asking[key] = _Waiting(key, verdict)
+        self._put(waiting)
         return waiting
 
+    def wait(self, waiting: _Waiting, connection: Any) -> None:
+        """Ring for a connection when the verdict is there."""
+        waiting.askers[connection] = None
+
+    def leave(self, waiting: _Waiting, connection: Any) -> None:
+        """Forget a connection that has ended; a question that nobody waits for is cancelled."""
+        waiting.askers.pop(connection, None)
+        if not waiting.askers and waiting.verdict is None and self._asking.pop(waiting.key, None) is not None:
+            assert waiting.asked is not None
+            waiting.asked.cancel()
+
     def admit(self, credentials: Credentials, login: Login) -> Session:
-        """Remember who that is."""
+        """Remember who that is; of several that waited for the same answer, the first one does."""
         key = _key(credentials)
-        if key in self._guests:  # two requests had to wait for the same answer
-            self._forget(key)
+        guest = self._current(key)
+        if guest is not None:
+            return guest.session
         while len(self._guests) >= limits.HTTP_GUESTS_MAX:
             self._forget(next(iter(self._guests)))
         ends_ns = None if login.lifetime_ns is None else self._clock.monotonic_ns() + login.lifetime_ns
@@ -116,10 +135,25 @@ class Guests:
         self._guests[key] = _Guest(session, ends_ns)
         return session
 
+    def _current(self, key: bytes) -> _Guest | None:
+        """Give who is known, and forget whose time is over."""
+        guest = self._guests.get(key)
+        if guest is not None and guest.ends_ns is not None and self._clock.monotonic_ns() >= guest.ends_ns:
+            self._forget(key)
+            return None
+        return guest
+
+    def _put(self, waiting: _Waiting) -> None:
+        waiting.asked = self._ask(waiting.attempt.question, partial(self._answered, waiting))
+
     def _answered(self, waiting: _Waiting, answer: object) -> None:
         waiting.verdict = waiting.attempt.take(answer)
         if waiting.verdict is None:
-            self._ask(waiting.attempt.question, partial(self._answered, waiting))
+            self._put(waiting)
+            return
+        del self._asking[waiting.key]
+        for connection in waiting.askers:
+            connection.ring()
 
     def _forget(self, key: bytes) -> None:
         self._guests.pop(key).session.close()
@@ -206,11 +240,14 @@ class GuardedRouter(Generic[Context]):
         return Credentials(secret, self._peer.remote_host, self._tls is not None, self._common_name)
 
     def _later(self, waiting: _Waiting, request: Request, credentials: Credentials, context: Context) -> Response | Retry:
+        guests = self._door.guests
         verdict = waiting.verdict
         if verdict is None:
-            due_ns = self._clock.monotonic_ns() + limits.HTTP_POLL_INTERVAL_NS
-            return Retry(due_ns, partial(self._later, waiting, request, credentials, context))
-        found = self._door.guests.admit(credentials, verdict) if isinstance(verdict, Login) else verdict
+            guests.wait(waiting, request.connection)
+            again = partial(self._later, waiting, request, credentials, context)
+            dropped = partial(guests.leave, waiting, request.connection)
+            return Retry(self._clock.monotonic_ns() + limits.HTTP_NET_INTERVAL_NS, again, dropped)
+        found = guests.admit(credentials, verdict) if isinstance(verdict, Login) else verdict
         return self._admitted(found, request, context)
 
     def _admitted(self, found: Session | Denied, request: Request, context: Context) -> Response | Retry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from polymq.errors import Refusal, RefusalCode, StoreError
@@ -137,7 +138,7 @@ def endpoint(function: Callable[[Request, Context], Response | Retry]) -> Callab
         except StoreError:
             # Something is wrong with what was to be read; /ping and the log say what.
             return error(503, "STORE_FAILED")
-        return answer if isinstance(answer, Response) else Retry(answer.due_ns, functools.partial(answering, answer.again))
+        return answer if isinstance(answer, Response) else replace(answer, again=functools.partial(answering, answer.again))
 
     @functools.wraps(function)
     def wrapped(request: Request, context: Context) -> Response | Retry:

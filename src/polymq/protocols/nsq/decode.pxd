@@ -1,1 +1,2 @@
-from polymq.wire.inline cimport load_i64, load_u32_be
+from polymq.protocols.nsq.line_runs cimport read_finishes, repeats
+from polymq.wire.inline cimport load_u32_be

@@ -3,10 +3,10 @@
 The decoder walks a view of what has been read and says how much of it is done with; the rest comes again at the
 start of the next view, with more behind it. Laws: every byte is looked at once, however the stream is cut (what was
 already found out about the rest is remembered relative to its start); nothing is made per message, only entries in
-two arrays; the decoder moves the connection's state itself, so that errors come in nsqd's order and nothing illegal
+two arrays, and little per NOP or RDY: of a run of FINs and RDYs the last RDY is what counts; the decoder moves the connection's state itself, so that errors come in nsqd's order and nothing illegal
 reaches the gateway. It can do so because SUB and CLS, should they fail later, end the connection anyway.
 
-Read next: `commands` for the lines, `problems` for the errors.
+Read next: `line_runs` for runs of lines, `commands` for all other lines, `problems` for the errors.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Final
 import cython
 
 from polymq.protocols.nsq import problems
-from polymq.protocols.nsq.commands import BodyAhead, Situation, interpret
-from polymq.protocols.nsq.events import Auth, Event, Finish, Identify, Nop, Publish, PublishBegun, SilentClose, Violation
+from polymq.protocols.nsq.commands import BodyAhead, Situation, interpret, situation_of
+from polymq.protocols.nsq.events import Auth, Event, Finish, Identify, Nop, Publish, PublishBegun, Ready, SilentClose, Violation
+from polymq.protocols.nsq.line_runs import FINISH_SIZE_BYTES
 from polymq.protocols.nsq.settings import LINE_SIZE_BYTES_MAX, MAGIC
 from polymq.protocols.nsq.states import TRANSITIONS, Command, State
 from polymq.wire.slices import MessageBatch
 
 if not cython.compiled:
-    from polymq.wire.inline import load_i64, load_u32_be
+    from polymq.protocols.nsq.line_runs import read_finishes, repeats
+    from polymq.wire.inline import load_u32_be
 
 if TYPE_CHECKING:
     from polymq.protocols.nsq.settings import NsqSettings
@@ -41,23 +43,12 @@ _MULTI_COUNT_AHEAD = cython.declare(cython.int, 5)
 _MESSAGES_AHEAD = cython.declare(cython.int, 6)
 _ENDED = cython.declare(cython.int, 7)
 
+_FINISH_SIZE = cython.declare(cython.Py_ssize_t, FINISH_SIZE_BYTES)
 _LINE_MAX = cython.declare(cython.Py_ssize_t, LINE_SIZE_BYTES_MAX)
-_FINISH_SIZE = cython.declare(cython.Py_ssize_t, 21)  # "FIN ", 16 digits, newline
 
 # Entries of the two arrays: at first, and what is kept between feeds. A read of 256 KiB has at most 24,000 commands.
 _CAPACITY_FIRST = cython.declare(cython.Py_ssize_t, 64)
 _CAPACITY_KEPT_MAX = cython.declare(cython.Py_ssize_t, 32 * 1024)
-
-# The same byte in each of eight lanes. Declared, because Cython makes objects of literals beyond 32 bits.
-_LOWER_HALVES = cython.declare(cython.ulonglong, 0x0F0F0F0F0F0F0F0F)
-_UPPER_HALVES = cython.declare(cython.ulonglong, 0xF0F0F0F0F0F0F0F0)
-_UPPER_OF_DIGITS = cython.declare(cython.ulonglong, 0x3030303030303030)
-_BITS_OF_LETTERS = cython.declare(cython.ulonglong, 0x4040404040404040)
-_TOP_BITS = cython.declare(cython.ulonglong, 0x8080808080808080)
-_TOP_FROM_10 = cython.declare(cython.ulonglong, 0x7676767676767676)  # added to 10 or more, it sets the top bit
-_TOP_FROM_16 = cython.declare(cython.ulonglong, 0x7070707070707070)
-_PAIRS = cython.declare(cython.ulonglong, 0x00FF00FF00FF00FF)
-_FOURS = cython.declare(cython.ulonglong, 0x000000FF000000FF)
 
 _NO_VIEW: Final = memoryview(b"")
 
@@ -80,6 +71,7 @@ class Decoder:
     _body_size_max: cython.longlong
     _count_max: cython.longlong
     _finish_legal: cython.bint
+    _nop_legal: cython.bint
     # Of the feed that is running.
     _view: memoryview
     _events: list[Event]
@@ -105,6 +97,11 @@ class Decoder:
     _line_bytes: cython.const[cython.uchar][::1]
     _line_size: cython.Py_ssize_t
     _line_ahead: BodyAhead
+    # The last RDY line in the same way.
+    _ready_bytes: cython.const[cython.uchar][::1]
+    _ready_size: cython.Py_ssize_t
+    _ready: Ready
+    _finish: Finish
     # Scratch: positions (or message ids) and sizes, and how many entries this feed has used.
     _positions: cython.longlong[::1]
     _sizes: cython.longlong[::1]
@@ -123,12 +120,14 @@ class Decoder:
         self._phase = _MAGIC_AHEAD
         self._need = len(MAGIC)
         self._paused = self._begun = self._within = False
-        self._searched = self._size_max = self._body_size = 0
+        self._searched = self._size_max = self._body_size = self._ready_size = 0
         self._walked = self._count = self._left = self._first = self._base = self._total = 0
         self._ahead = self._line_ahead = BodyAhead(Command.NOP)  # replaced before it is read
-        self._line = b""
-        self._line_bytes = b""
+        self._line = self._line_bytes = b""
         self._line_size = 0
+        self._ready = Ready(0)  # replaced before it is read
+        self._ready_bytes = b""
+        self._finish = Finish(_NO_VIEW, 0, 0)
         self._used = 0
         self._allocate(_CAPACITY_FIRST)
         self._change(State.INIT, True, False)
@@ -217,10 +216,12 @@ class Decoder:
     @cython.cfunc
     def _change(self, state: State, heartbeats: object, tls_missing: object) -> None:
         """Take over a new situation: what was remembered about lines may no longer hold."""
-        self._situation = Situation(state, bool(heartbeats), bool(tls_missing), self._settings)
+        self._situation = situation_of(state, heartbeats=bool(heartbeats), tls_missing=bool(tls_missing), settings=self._settings)
         self._finish_legal = Command.FIN in TRANSITIONS[state] and not tls_missing
+        self._nop_legal = Command.NOP in TRANSITIONS[state] and not tls_missing
         self._line = b""
         self._line_size = 0
+        self._ready_size = 0
 
     @cython.cfunc
     def _violate(self, text: bytes) -> None:
@@ -274,10 +275,45 @@ class Decoder:
                 self._line_size = len(line)
                 self._line_ahead = outcome
             self._await_body(outcome)
-        elif not (isinstance(outcome, Nop) and self._events and isinstance(self._events[len(self._events) - 1], Nop)):
+        elif isinstance(outcome, Nop):
+            self._note_nop()
+        elif isinstance(outcome, Ready):
+            self._ready = outcome
+            self._ready_bytes = line
+            self._ready_size = len(line)
+            self._note_ready()
+        else:
             self._events.append(outcome)
         if state is not self._situation.state:
             self._change(state, self._situation.heartbeats, self._situation.tls_missing)
+
+    @cython.cfunc
+    def _note_nop(self) -> None:
+        """Tell that the client is alive, once for a run."""
+        if not (self._events and isinstance(self._events[len(self._events) - 1], Nop)):
+            self._events.append(Nop())
+
+    @cython.cfunc
+    def _note_ready(self) -> None:
+        """Tell of the last RDY, in place of one that stands right before it: nothing is delivered in between."""
+        if self._events and isinstance(self._events[len(self._events) - 1], Ready):
+            self._events[len(self._events) - 1] = self._ready
+        else:
+            self._events.append(self._ready)
+
+    @cython.cfunc
+    def _note_finish(self, first: cython.Py_ssize_t, count: cython.Py_ssize_t) -> None:
+        """Tell of a run of FINs; a RDY between it and the run before steps behind both, which comes to the same."""
+        events = self._events
+        size: cython.Py_ssize_t = len(events)
+        if size > 1 and isinstance(events[size - 1], Ready):
+            before = self._finish
+            if events[size - 2] is before and before.first + before.count == first:
+                before.ids = self._positions_view  # which has a copy of what an array that was too small had
+                before.count += count
+                return
+        self._finish = Finish(self._positions_view, first, count)
+        events.append(self._finish)
 
     @cython.cfunc
     def _await_body(self, ahead: BodyAhead) -> None:
@@ -293,10 +329,22 @@ class Decoder:
     @cython.cfunc
     def _step_run(self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Take the commands at `at` that need no line parsed; `at` again if there are none."""
+        begin: cython.Py_ssize_t = at
         if at == end:
             return at
         if data[at] == 70 and self._finish_legal:  # F
             return self._run_finish(data, at, end)
+        if data[at] == 78 and self._nop_legal:  # N
+            while end - at >= 4 and load_u32_be(data, at) == 0x4E4F500A:  # "NOP", newline
+                at += 4
+            if at > begin:
+                self._note_nop()
+            return at
+        if data[at] == 82 and self._ready_size:  # R
+            while repeats(data, at, end, self._ready_bytes, self._ready_size):
+                self._note_ready()
+                at += self._ready_size
+            return at
         if self._line_size and self._repeats_line(data, at, end):
             if self._line_ahead.command is Command.PUB:
                 return self._run_publish(data, at, end, False)
@@ -307,42 +355,24 @@ class Decoder:
     @cython.cfunc
     def _repeats_line(self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
         """Say whether the last remembered line stands at `at` once more."""
-        i: cython.Py_ssize_t = 0
-        size: cython.Py_ssize_t = self._line_size
-        if size > end - at:
-            return False
-        while i < size and data[at + i] == self._line_bytes[i]:
-            i += 1
-        return i == size
+        return repeats(data, at, end, self._line_bytes, self._line_size)
 
     @cython.cfunc
     def _run_finish(self, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Take FINs in their usual form; everything else about FIN is left to `interpret`."""
         first: cython.Py_ssize_t = self._used
         used: cython.Py_ssize_t = first
-        capacity: cython.Py_ssize_t = self._capacity
-        ids: cython.longlong[::1] = self._positions
-        high: cython.longlong
-        low: cython.longlong
-        while end - at >= _FINISH_SIZE:
-            if load_u32_be(data, at) != 0x46494E20 or data[at + 20] != 10:  # "FIN ", newline
+        after: cython.Py_ssize_t = at
+        while True:
+            after = read_finishes(data, at, end, self._positions, used, self._capacity)
+            used += (after - at) // _FINISH_SIZE
+            at = after
+            if used < self._capacity:
                 break
-            if data[at + 4] > 55:  # a first digit above 7: not an id of ours
-                break
-            high = _eight_digits(load_i64(data, at + 4))
-            low = _eight_digits(load_i64(data, at + 12))
-            if high < 0 or low < 0:
-                break
-            if used == capacity:
-                self._grow(used)
-                capacity = self._capacity
-                ids = self._positions
-            ids[used] = high << 32 | low
-            used += 1
-            at += _FINISH_SIZE
+            self._grow(used)
         if used > first:
             self._used = used
-            self._events.append(Finish(self._positions_view, first, used - first))
+            self._note_finish(first, used - first)
         return at
 
     @cython.cfunc
@@ -568,23 +598,3 @@ class Decoder:
         for i in range(used):
             self._positions[i] = old_positions[i]
             self._sizes[i] = old_sizes[i]
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _eight_digits(text: cython.ulonglong) -> cython.longlong:
-    """Read eight lower-case hex digits, loaded as one little-endian integer, all at once; -1 if they are not that.
-
-    Each byte is a lane that no sum below can leave. Letters have bit 6 set and digits do not, which gives a value to
-    each lane (0 to 24); it has to be below 16, at least 10 exactly for letters, and the upper halves have to be those
-    of "0" and "a". Then neighbours join: first in pairs, then the pairs, then the fours.
-    """
-    letters: cython.ulonglong = (text & _BITS_OF_LETTERS) >> 6
-    lanes: cython.ulonglong = (text & _LOWER_HALVES) + letters * 9
-    if (text & _UPPER_HALVES) != _UPPER_OF_DIGITS + letters * 0x30:
-        return -1
-    if (lanes + _TOP_FROM_16) & _TOP_BITS or (lanes + _TOP_FROM_10) & _TOP_BITS != letters << 7:
-        return -1
-    lanes = (lanes & _PAIRS) << 4 | (lanes >> 8) & _PAIRS
-    lanes = (lanes & _FOURS) << 8 | (lanes >> 16) & _FOURS
-    return (lanes & 0xFFFF) << 16 | lanes >> 32

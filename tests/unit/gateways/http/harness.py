@@ -26,6 +26,8 @@ class Wire(Generic[Context]):
     def __init__(self, router: Answering[Context], context: Context, clock: FakeClock, make_tls: Callable[[], Layer] | None = None) -> None:
         self.clock = clock
         self.gateway = HttpGateway(router, context, clock, Peer("192.0.2.7", 40000), make_tls)
+        self.rings = 0  # that have not been answered
+        self.gateway.ring = self._ring
         self.layers: list[Layer] = []
         self.output = b""
         self.closed: str | None = None
@@ -61,8 +63,18 @@ class Wire(Generic[Context]):
         self.wants_writable = False
         self._call(self.gateway.writable)
 
+    def _ring(self) -> None:
+        self.rings += 1
+
+    def wake(self) -> None:
+        """End the turn in which the gateway rang."""
+        while self.rings and self.closed is None:
+            self.rings = 0
+            self._call(self.gateway.woken)
+
     def wait(self, ns: int) -> None:
         """Let time pass, timer by timer."""
+        self.wake()
         end_ns = self.clock.now_ns + ns
         while self.closed is None:
             due = min(((due_ns, name.value) for name, due_ns in self.timers.items()), default=None)
@@ -132,5 +144,6 @@ class Wire(Generic[Context]):
                 self.layers.append(effect.layer)
             else:
                 assert isinstance(effect, SetTimer)
-                assert effect.due_ns is not None
-                self.timers[effect.name] = effect.due_ns
+                self.timers.pop(effect.name, None)
+                if effect.due_ns is not None:
+                    self.timers[effect.name] = effect.due_ns

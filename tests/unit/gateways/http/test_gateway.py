@@ -50,6 +50,11 @@ def publish(request: Request, bench: Bench) -> Response:
     return Response(body=body, ticket=bench.ticket, failure=lambda _: failed)
 
 
+def slow(_request: Request, bench: Bench) -> Response:
+    bench.clock.now_ns += limits.HTTP_NS_PER_TURN_MAX * 2 // 5
+    return Response()
+
+
 def large(_request: Request, _bench: Bench) -> Response:
     return Response(body=b"x" * LARGE_SIZE_BYTES)
 
@@ -90,6 +95,7 @@ ROUTER: Router[Bench] = Router(
         Route("HEAD", "/stream", stream),
         Route("GET", "/late", late),
         Route("GET", "/large", large),
+        Route("GET", "/slow", slow),
     ],
     refuse=refuse,
 )
@@ -372,6 +378,27 @@ def test_a_turn_makes_only_so_much_output(wire: Wire[Bench]) -> None:
     assert wire.output.count(b"HTTP/1.1 200 OK") == limits.OUTBOX_SIZE_BYTES_HIGH // LARGE_SIZE_BYTES + 1
     wire.wait(10 * SECOND_NS)
     assert wire.output.count(b"HTTP/1.1 200 OK") == limits.OUTBOX_SIZE_BYTES_HIGH // LARGE_SIZE_BYTES + 1, "nobody reads"
+
+
+def test_a_turn_ends_when_endpoints_take_long(wire: Wire[Bench]) -> None:
+    wire.send(get("/slow") * 10)
+    assert len(bodies(wire.output)) == 3
+    wire.step()
+    assert len(bodies(wire.output)) == 6
+    wire.drain()
+    assert len(bodies(wire.output)) == 10
+    assert not wire.paused
+
+
+def test_a_body_in_tiny_chunks_takes_several_turns(wire: Wire[Bench]) -> None:
+    size = 2 * limits.HTTP_CHUNKS_PER_TURN_MAX - 10
+    head = b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    wire.send(head + b"1\r\nx\r\n" * size + b"0\r\n\r\n" + get("/echo"))
+    assert wire.output == b""
+    assert wire.paused
+    wire.step()
+    assert bodies(wire.output) == [b"POST " + b"x" * size, b"GET "]
+    assert not wire.paused
 
 
 def test_no_rest_where_nothing_is_left(wire: Wire[Bench]) -> None:

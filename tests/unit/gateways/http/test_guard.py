@@ -58,9 +58,8 @@ class Story:
         self.asked: list[tuple[Question, Callable[[object], None]]] = []
         keys = Keys(dict([key("owner", *Action), key("reader", Action.READ, topic="^a$")]))
         logins = FirstKeys(keys, AuthServers(["auth.invalid:81"], lambda _: 0))
-        self.guests = Guests(
-            self.world.broker, self.world.clock, logins, lambda question, answered: self.asked.append((question, answered))
-        )
+        self.cancelled = 0
+        self.guests = Guests(self.world.broker, self.world.clock, logins, self.put)
         routes = [Route("POST", "/pub", show, BodyRule(100, reads=True)), Route("GET", "/ping", show), Route("PUT", "/config", show)]
         self.door = GuardedDoor(
             Router(routes, refuse=self.refuse),
@@ -71,6 +70,14 @@ class Story:
             concerns_all=lambda request: Action.MANAGE if request.path == "/config" else None,
         )
         self.wire = self.connection()
+
+    def put(self, question: Question, answered: Callable[[object], None]) -> Story:
+        self.asked.append((question, answered))
+        return self
+
+    def cancel(self) -> None:
+        """A question, as its `Asked`."""
+        self.cancelled += 1
 
     def connection(self, host: str = "10.0.0.1", tls: Certificate | None = None) -> Wire[Context]:
         router = GuardedRouter(self.door, Peer(host, 4711), self.world.clock, tls)
@@ -213,6 +220,54 @@ def test_two_that_wait_for_the_same() -> None:
         assert b"me:body" in wire.output
     assert len(story.guests._guests) == 1
     assert len(story.world.broker.sessions) == 2
+
+
+def test_one_question_is_enough_for_all_who_show_the_same() -> None:
+    story = Story()
+    wires = [story.connection() for _ in range(5)]
+    for wire in wires:
+        story.ask(secret="planted", wire=wire)
+    assert len(story.asked) == 1
+    story.asked[0][1](reply(authorization()))
+    assert [wire.rings for wire in wires] == [1] * 5
+    for wire in wires:
+        wire.wake()
+        assert b"me:body" in wire.output
+
+
+def test_waiting_is_not_looking_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story()
+    story.ask(secret="planted")
+    looks = []
+    later = GuardedRouter._later
+    monkeypatch.setattr(GuardedRouter, "_later", lambda *arguments: looks.append(1) or later(*arguments))  # type: ignore[func-returns-value]
+    story.wire.wait(5 * limits.HTTP_NET_INTERVAL_NS)
+    story.asked[0][1](reply(authorization()))
+    story.wire.wake()
+    assert b"me:body" in story.wire.output
+    assert len(looks) <= 5 + 1
+
+
+def test_a_question_is_cancelled_when_nobody_waits_for_it() -> None:
+    story = Story()
+    other = story.connection()
+    story.ask(secret="planted")
+    story.ask(secret="planted", wire=other)
+    story.wire.gateway.ended()
+    assert story.cancelled == 0
+    other.gateway.ended()
+    assert story.cancelled == 1
+    assert not story.guests._asking
+    story.ask(secret="planted", wire=story.connection())
+    assert len(story.asked) == 2, "asked again"
+
+
+def test_who_leaves_after_the_answer_cancels_nothing() -> None:
+    story = Story()
+    story.ask(secret="planted")
+    story.asked[0][1](reply(authorization()))
+    story.wire.gateway.ended()
+    assert story.cancelled == 0
 
 
 @pytest.mark.parametrize("answer", [None, Failure("hung up"), reply(ttl=0)])

@@ -1,4 +1,4 @@
-"""Which permission each of polymq's own endpoints asks for, and that it is enough."""
+"""What is the same for each of polymq's own endpoints: the permission it asks for, and that a change is kept before it is answered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import pytest
 
 from polymq.core.access import Action, Permission, Principal
 from polymq.core.patterns import compile_pattern
-from tests.unit.gateways.nsq.http_world import NsqWorld, message
+from polymq.core.ports import TicketState
+from polymq.core.session import Session
+from tests.unit.core.fakes import FakeTicket
+from tests.unit.gateways.nsq.http_world import NsqWorld, message, parse
 
 READ, MANAGE = {Action.READ}, {Action.MANAGE}
 ENDPOINTS = [
@@ -45,6 +48,22 @@ def test_one_permission_is_enough_and_the_others_are_not(method: str, path: str,
         assert answer.status == 200, answer
     else:
         assert message(answer) == (403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize("path", [path for method, path, _enough in ENDPOINTS if method == "POST"])
+@pytest.mark.parametrize("state", [TicketState.DONE, TicketState.FAILED])
+def test_a_change_is_answered_when_it_is_kept(monkeypatch: pytest.MonkeyPatch, path: str, state: TicketState) -> None:
+    world, deferred = world_of(Permission(frozenset(Action), compile_pattern(""), (compile_pattern(""),)))
+    ticket = FakeTicket()
+    monkeypatch.setattr(Session, "journaled", lambda _session: ticket)
+    wire = world.raw(f"POST {path.replace('<deferred>', deferred)} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    assert wire.output == b""
+    ticket.state = state
+    wire.settle()
+    if state is TicketState.DONE:
+        assert parse(wire.output).status == 200
+    else:
+        assert message(parse(wire.output)) == (503, "EXITING")
 
 
 @pytest.mark.parametrize(("method", "path", "enough"), ENDPOINTS)

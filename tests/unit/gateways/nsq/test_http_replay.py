@@ -148,6 +148,12 @@ def test_it_is_post() -> None:
     assert message(Story().get(f"{REPLAY}&from=start")) == (405, "METHOD_NOT_ALLOWED")
 
 
+def test_times_that_no_message_can_have_are_the_nearest_that_one_can() -> None:
+    assert read_time_ns("0001-01-01T00:00:00Z") == 0
+    assert read_time_ns("9999-12-31T00:00:00Z") == limits.TIME_NS_MAX
+    assert read_time_ns("2023-11-14T22:13:20.000001Z") == START_NS + 1000
+
+
 @given(st.text(max_size=40))
 def test_any_text_is_a_time_or_none(text: str) -> None:
     try:

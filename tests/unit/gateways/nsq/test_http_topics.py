@@ -80,3 +80,33 @@ def test_larger_bodies_than_anybody_reads_do_not_matter(world: NsqWorld) -> None
     wire = world.raw(b"POST /topic/create?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n")
     assert parse(wire.output).headers["Connection"] == "close"
     assert world.session.topic_names() == ["t"]
+
+
+def test_a_topic_may_have_several_partitions_and_its_own_durability(world: NsqWorld) -> None:
+    assert world.post("/topic/create?topic=t&partitions=4&durability=fsync").status == 200
+    assert len(world.view().partitions) == 4
+    topic = world.broker.catalogue.topics["", "t"]
+    assert topic.sync
+    assert world.post("/topic/create?topic=t&partitions=2").status == 200
+    assert len(world.view().partitions) == 4, "one that is there stays as it is"
+    world.post("/topic/create?topic=u&durability=cache")
+    assert not world.broker.catalogue.topics["", "u"].sync
+    world.post("/topic/create?topic=v%23ephemeral&partitions=2")
+    assert world.broker.catalogue.topics["", "v#ephemeral"].ephemeral
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("topic=t&partitions=0", "INVALID_PARTITIONS"),
+        ("topic=t&partitions=257", "INVALID_PARTITIONS"),
+        ("topic=t&partitions=x", "INVALID_PARTITIONS"),
+        ("topic=t&durability=", "INVALID_DURABILITY"),
+        ("topic=t&durability=ram", "INVALID_DURABILITY"),
+        ("topic=%21&partitions=2", "INVALID_TOPIC"),
+        ("partitions=2", "MISSING_ARG_TOPIC"),
+    ],
+)
+def test_what_a_new_topic_cannot_have_is_refused(world: NsqWorld, query: str, problem: str) -> None:
+    assert message(world.post(f"/topic/create?{query}")) == (400, problem)
+    assert world.session.topic_names() == []

@@ -50,11 +50,15 @@ def decode(pieces: Sequence[bytes]) -> list[tuple[object, ...]]:
             continue
         at = 0
         view = memoryview(pending)
+        decoder.begin_turn()
         while not decoder.ended:
             event, at = decoder.next(view, at)
-            if event is None:
+            if event is not None:
+                events.append(facts(event))
+            elif len(pending) - at < decoder.need:
                 break
-            events.append(facts(event))
+            else:
+                decoder.begin_turn()
         pending = pending[at:]
     return events
 

@@ -89,6 +89,39 @@ def test_body_in_chunks() -> None:
     assert decode([CHUNKED]) == [request_facts("POST", "/read", body=b"abcde", length=None)]
 
 
+def test_a_turn_reads_only_so_many_chunks() -> None:
+    body = b"x" * 97
+    count = limits.HTTP_CHUNKS_PER_TURN_MAX
+    one = CHUNKED[: CHUNKED.index(b"3\r\n")] + b"1\r\nx\r\n" * 97 + b"0\r\n\r\n"
+    view = memoryview(one * 20)
+    decoder = RequestDecoder(rule)
+    turns = at = 0
+    requests = []
+    while True:
+        decoder.begin_turn()
+        turns += 1
+        while (found := decoder.next(view, at))[0] is not None:
+            at = found[1]
+            requests.append(found[0])
+            # What is not consumed comes again.
+            view, at = view[at:], 0
+        view, at = view[found[1] :], 0
+        if len(view) < decoder.need:
+            break
+        assert len(requests) <= turns * count // 97 + 1
+    assert not view
+    assert turns == -(-20 * 97 // count)
+    assert [bytes(request.body_view) for request in requests if isinstance(request, Request)] == [body] * 20
+
+
+@pytest.mark.parametrize("size", [3, 7, 1000, 100_000])
+def test_stopping_among_chunks_changes_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = CHUNKED + POST + CHUNKED * 3 + GET
+    expected = decode([stream])
+    monkeypatch.setattr(limits, "HTTP_CHUNKS_PER_TURN_MAX", 1)
+    assert decode([stream[at : at + size] for at in range(0, len(stream), size)]) == expected
+
+
 def test_body_without_length_is_empty() -> None:
     assert decode([b"POST /read HTTP/1.1\r\nHost: h\r\n\r\n" + GET])[1:] == decode([GET])
 

@@ -73,10 +73,17 @@ def told(event: events.Event) -> list[tuple[Any, ...]]:
 
 
 def tidied(steps: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Take away what depends on how the stream was cut: repeated signs of life, and beginnings that reached their end."""
+    """Take away what depends on how the stream was cut: repeated signs of life, RDYs that no longer count, and beginnings that reached their end.
+
+    Of a run of FINs and RDYs the last RDY counts, behind the FINs.
+    """
     result: list[tuple[Any, ...]] = []
     for step in steps:
         if step == ("Nop",) and result and result[-1] == step:
+            continue
+        if step[0] in {"Ready", "FIN"} and result and result[-1][0] == "Ready":
+            ready = result.pop()
+            result += [step] if step[0] == "Ready" else [step, ready]
             continue
         if step[0] == "MPUB" and result and result[-1] == ("PublishBegun", step[1]):
             result.pop()

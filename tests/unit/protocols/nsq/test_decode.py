@@ -145,9 +145,9 @@ def test_line_ends_and_words_too_many() -> None:
     assert three_ways(stream) == [
         ("Subscribe", b"t", b"c"),
         ("Nop",),
+        ("FIN", ID),
+        ("FIN", ID),
         ("Ready", 5),
-        ("FIN", ID),
-        ("FIN", ID),
         ("PUB", b"t", b"x"),
     ]
 
@@ -421,3 +421,46 @@ def test_a_large_mpub_in_small_pieces_is_walked_once() -> None:
         pump.push(stream[at : at + 7])
     assert pump.end() == [("MPUB", b"t", 0, tuple(bodies))]
     assert pump.feeds <= 5 + 2 * len(bodies)
+
+
+def test_a_read_full_of_nops_and_rdys_is_a_few_events() -> None:
+    pump = Pump()
+    pump.push(b"SUB t c\n")
+    fin = b"FIN %016x\n"
+    for stream, most in (
+        (b"NOP\n" * 60_000, 1),
+        (b"RDY 5\n" * 40_000, 1),
+        (b"RDY 1\nRDY 2\n" * 20_000, 1),
+        (b"".join(fin % number + b"RDY 1\n" for number in range(9000)), 2),
+        (b"".join(fin % number + b"RDY %d\n" % (number % 7) for number in range(9000)), 2),
+    ):
+        found, consumed = pump.decoder.feed(memoryview(stream))
+        assert consumed == len(stream)
+        assert len(found) <= most
+
+
+def test_of_fins_and_rdys_the_last_rdy_counts_behind_all_fins() -> None:
+    pump = Pump()
+    pump.push(b"SUB t c\n")
+    stream = b"".join(b"FIN %016x\nRDY %d\n" % (number, number % 5) for number in range(1000))
+    finish, ready = pump.decoder.feed(memoryview(stream))[0]
+    assert isinstance(finish, events.Finish)
+    assert list(finish.ids[finish.first : finish.first + finish.count]) == list(range(1000))
+    assert ready == events.Ready(4)
+
+
+def test_a_remembered_line_means_nothing_in_another_situation() -> None:
+    assert run(b"SUB t c\nRDY 5\n")[-1] == ("Ready", 5)
+    assert run(b"SUB t c\nRDY 5\nCLS\nRDY 5\n")[-2:] == [("Cls",), ("Nop",)]
+    assert run(b"RDY 5\n")[-1][0] == "Violation"
+    less = NsqSettings(ready_count_max=4)
+    assert run(b"SUB t c\nRDY 5\n", settings=less)[-1][0] == "Violation"
+    assert run(b"SUB t c\nRDY 5\n")[-1] == ("Ready", 5)
+
+
+def test_a_fin_in_an_unusual_form_is_not_lost_among_others() -> None:
+    stream = SUB + b"FIN %016x\r\n" % 5 + b"RDY 1\n" + pub(b"t", b"x") + b"FIN %016x\r\n" % 6 + b"RDY 1\n" + b"FIN %016x\n" % 7 + b"RDY 2\n"
+    steps = three_ways(stream)
+    assert [step for step in steps if step[0] != "Subscribe"] == [
+        ("FIN", 5), ("Ready", 1), ("PUB", b"t", b"x"), ("FIN", 6), ("FIN", 7), ("Ready", 2),
+    ]  # fmt: skip

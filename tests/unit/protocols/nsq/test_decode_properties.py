@@ -65,9 +65,3 @@ def test_both_builds_give_the_same_events(prefix: bytes, stream: bytes, data: st
 def test_the_two_builds_are_two() -> None:
     assert plain.Decoder is not decode.Decoder
     assert str(plain.__file__).endswith(".py")
-
-
-@given(st.binary(min_size=8, max_size=8) | st.text("0123456789abcdef", min_size=8, max_size=8).map(str.encode))
-def test_eight_digits_are_read_as_int_reads_them(text: bytes) -> None:
-    value = plain._eight_digits(int.from_bytes(text, "little", signed=True))
-    assert value == (int(text, 16) if all(byte in b"0123456789abcdef" for byte in text) else -1)
