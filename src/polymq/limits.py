@@ -132,8 +132,9 @@ OUTBOX_SIZE_BYTES_LOW: Final = 256 * 1024
 # consumer that is busy writing its settles may be read from although it does not read.
 OUTBOX_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 
-# Connections of all listeners together; more wait in the kernel's backlog. Each costs a descriptor and about 2 KiB.
-CONNECTIONS_MAX: Final = 10_000
+# Connections of all listeners together: 10,000 clients, and room for those who look after them; more wait in the
+# kernel's backlog. Each costs a descriptor and 2 to 10 KiB.
+CONNECTIONS_MAX: Final = 12_000
 
 # Outgoing connections that are being made at one time; each holds a descriptor. One more fails at once.
 DIALS_MAX: Final = 512
