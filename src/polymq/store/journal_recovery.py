@@ -14,7 +14,6 @@ from polymq.errors import CorruptRecord
 from polymq.store.entries import KIND_SNAPSHOT_BEGIN, KIND_SNAPSHOT_END, KIND_WHOLE_SNAPSHOT_BEGIN, KIND_WHOLE_SNAPSHOT_END
 from polymq.store.frames import SegmentScan, entries_of, only_zeros, scan_segment, synced_later
 from polymq.store.recovery import PARTITIONS_FOLDER
-from polymq.store.segment import write_again
 from polymq.store.snapshot import in_order
 
 if TYPE_CHECKING:
@@ -221,9 +220,6 @@ def _clean_up(files: Files, bases: list[int], kept: list[SegmentScan]) -> None:
     names = {scan.base_sequence for scan in kept}
     removed = [journal_path(base) for base in bases if base not in names]
     leftover = f"{JOURNAL_FOLDER}/next{JOURNAL_SUFFIX}"
-    if removed:
-        # The snapshot that takes their place may be in the page cache only, or not even be written by the next sync.
-        _secure(files, kept)
     for path in removed:
         files.remove(path)
     if files.exists(leftover):
@@ -243,15 +239,3 @@ def _cut(files: Files, last: SegmentScan) -> None:
         file.sync()
     finally:
         file.close()
-
-
-def _secure(files: Files, kept: list[SegmentScan]) -> None:
-    """Write what is kept again, and sync it and its names (docs/adr/0009)."""
-    for scan in kept:
-        file = files.open(journal_path(scan.base_sequence))
-        try:
-            write_again(file, scan.end)
-            file.sync()
-        finally:
-            file.close()
-    files.sync_folder(JOURNAL_FOLDER)
