@@ -170,6 +170,8 @@ class Store:
         if self.journal.blocked:
             raise StoreFailed(f"the journal cannot be written: {self.journal.blocked}. Make room on the disk")
         if self.journal.failed or not self._committer.sync_now():
+            if not self.journal.failed:
+                raise StoreFailed("the journal cannot be synced: too many files are open. Raise the limit (ulimit -n)")
             raise StoreFailed(f"{self.journal.failed}. Look after the disk")
         if unsure:
             # From here on the journal says it.
