@@ -87,7 +87,7 @@ class Retiring:
         """Step over new messages that are too old; False if it has to wait, None if the log cannot say which they are."""
         cutoff_ns = self._kernel.wall_ns() - self._group.topic.policy.ttl_ns
         try:
-            end = share.partition.log.offset_at(cutoff_ns)
+            end = share.partition.end_of_old(cutoff_ns, share.window.next)
         except StoreFailed:
             return None
         if end is None:
