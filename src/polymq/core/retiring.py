@@ -35,7 +35,7 @@ __all__ = ["HEADER_PREFIX", "Retiring", "apportion"]
 HEADER_PREFIX: Final = b"polymq-dead-"
 # Dead letters on their way to the disk; more wait for their turn.
 _MOVING_MAX: Final = 10_000
-# What is too many is settled so many at a time: a slot is made for each.
+# What is too many is settled so many at a time: each may need a slot, if older messages are out.
 _SKIP_MAX: Final = 1 << 20
 _I64: Final = struct.Struct("<q")
 
