@@ -33,9 +33,14 @@ from polymq.store.workers import ThreadWorker
 if TYPE_CHECKING:
     from polymq.config_sections import Settings
 
-__all__ = ["Node", "SystemClock", "core_settings", "store_settings"]
+__all__ = ["DESCRIPTORS_KEPT", "Node", "SystemClock", "connections_max", "core_settings", "store_settings"]
 
-# The least fits the usual 1,024 descriptors; the most are some thousand maps, far below the 65,530 that a process may have.
+# What connections leave to everything else, unless that is more than half: the least number of open segments, two each,
+# and 300 for what the worker opens, files, listeners and connections to others.
+DESCRIPTORS_KEPT: Final = 1100
+# The part of what connections leave that may be spent on the least number of segments, in segments.
+_SEGMENTS_SHARE_MAX: Final = 3 / 8
+# The least where descriptors are not few; the most are some thousand maps, far below the 65,530 that a process may have.
 _OPEN_SEGMENTS_MIN: Final = 400
 _OPEN_SEGMENTS_MAX: Final = 4000
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -53,14 +58,21 @@ class SystemClock:
         self.wall_ns = time.time_ns
 
 
+def connections_max(settings: Settings, *, descriptors: int) -> int:
+    """Say how many connections there may be: no more than leave the store and the rest enough of the descriptors."""
+    return min(settings.server.connections_max, max(descriptors - min(DESCRIPTORS_KEPT, descriptors // 2), 1))
+
+
 def store_settings(settings: Settings, *, disk_bytes: int, descriptors: int) -> StoreSettings:
     """Say what the store has to know. A sync is begun at half the promised interval: it has the other half to end.
 
-    `descriptors` is how many this process may have. Half of those that connections leave are for segments, two each:
-    topics in use beyond that cost opening and mapping a file whenever their turn comes.
+    `descriptors` is how many this process may have. Half of those that connections leave are for segments, two each,
+    three quarters if that is little: topics in use beyond that cost opening and mapping a file whenever their turn comes.
     """
+    left = descriptors - connections_max(settings, descriptors=descriptors)
+    segments_min = min(int(left * _SEGMENTS_SHARE_MAX), _OPEN_SEGMENTS_MIN)
     return StoreSettings(
-        open_segments_max=min(max((descriptors - settings.server.connections_max) // 4, _OPEN_SEGMENTS_MIN), _OPEN_SEGMENTS_MAX),
+        open_segments_max=min(max(left // 4, segments_min, 1), _OPEN_SEGMENTS_MAX),
         sync_interval_ns=settings.store.sync_interval_ns // 2,
         free_bytes_min=settings.store.free_space.of(disk_bytes),
     )

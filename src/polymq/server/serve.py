@@ -13,7 +13,7 @@ import uvloop
 
 from polymq.errors import ConfigError
 from polymq.server.mounts import mount_all, start_statsd
-from polymq.server.node import Node
+from polymq.server.node import DESCRIPTORS_KEPT, Node, connections_max
 from polymq.server.settings import ShellSettings
 from polymq.server.shell import Shell
 from polymq.server.spin import SpinSettings
@@ -42,16 +42,16 @@ def run(settings: Settings) -> int:
     """
     logging.basicConfig(stream=sys.stderr, format=_LOG_FORMAT)
     logging.getLogger("polymq").setLevel(settings.server.log_level.upper())
-    _allow_descriptors()
+    descriptors = _allow_descriptors()
     # Hardly anything that the start makes is garbage; looking through it again and again takes a tenth of the time.
     gc.disable()
     try:
-        return _run(settings)
+        return _run(settings, descriptors)
     finally:
         gc.enable()
 
 
-def _run(settings: Settings) -> int:
+def _run(settings: Settings, descriptors: int) -> int:
     """Make the node, serve, and take it apart."""
     try:
         node = Node(settings)
@@ -60,7 +60,7 @@ def _run(settings: Settings) -> int:
     clean = False
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(node, shell_settings(settings)))
+            runner.run(_serve(node, shell_settings(settings, descriptors=descriptors)))
         clean = True
     finally:
         node.close(clean=clean)
@@ -68,9 +68,19 @@ def _run(settings: Settings) -> int:
     return 0
 
 
-def shell_settings(settings: Settings) -> ShellSettings:
-    """Say what the shell has to know."""
-    return ShellSettings(spin=SpinSettings(spin_ns=settings.server.spin_ns), connections_max=settings.server.connections_max)
+def shell_settings(settings: Settings, *, descriptors: int) -> ShellSettings:
+    """Say what the shell has to know. `descriptors`: so many this process may have."""
+    count, wanted = connections_max(settings, descriptors=descriptors), settings.server.connections_max
+    if count < wanted:
+        log.warning(
+            "at most %d connections at a time, not the %d of server.connections_max: this process may open only %d files. "
+            "Raise that limit (ulimit -n; LimitNOFILE= in a systemd unit) to %d or more",
+            count,
+            wanted,
+            descriptors,
+            wanted + DESCRIPTORS_KEPT,
+        )
+    return ShellSettings(spin=SpinSettings(spin_ns=settings.server.spin_ns), connections_max=count)
 
 
 async def _serve(node: Node, settings: ShellSettings) -> None:
@@ -95,7 +105,8 @@ async def _serve(node: Node, settings: ShellSettings) -> None:
         await tasks.stop()
 
 
-def _allow_descriptors() -> None:
-    """Take as many descriptors as this process may have: each connection needs one, each open segment two."""
+def _allow_descriptors() -> int:
+    """Take as many descriptors as this process may have, and say how many: each connection needs one, each open segment two."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

@@ -16,6 +16,8 @@ from polymq.store.volume import store_error
 from polymq.store.workers import Lane
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polymq.store.files import Files
     from polymq.store.volume import Volume
 
@@ -240,6 +242,12 @@ class Chain:
         segment.heat = volume.heat
         if not self.dirty or self.dirty[-1] is not segment:
             self.dirty.append(segment)
+
+    def take_back(self, paths: Sequence[str], folders: Sequence[str]) -> None:
+        """Have files that a sync was to cover, and could not begin with, count as unsynced again; those that have gone do not matter."""
+        unsynced = set(paths)
+        self.dirty = [segment for segment in self.segments if segment.path in unsynced and segment not in self.dirty] + self.dirty
+        self.folder_dirty = self.folder_dirty or self.folder in folders
 
     def close(self) -> None:
         """Give back what is reserved: the segment that is ready is removed."""

@@ -2,15 +2,17 @@
 
 At most one sync job runs at a time; it covers everything that was written before it started: partitions first, then
 the journal, whose checkpoints speak about the partitions. A failed sync is never tried again, since the kernel may
-have dropped the pages: the partition takes no more writes.
+have dropped the pages: the partition takes no more writes. One that could not begin, since the process has no
+descriptor left for the file, has not failed: the next job covers it, too.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from polymq.store.entries import encode_checkpoint, encode_written
+from polymq.store.volume import is_passing, lacks_descriptor
 from polymq.store.workers import Lane
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ __all__ = ["UNSURE_NAME", "Committer", "checkpoint_entries", "remove_paths", "sy
 
 # A file of this name says that a sync of the journal has failed: what it announced since the sync before may be lost.
 UNSURE_NAME: Final = "UNSURE"
+# What became of a part of a sync job: an error text, empty where it went well; None if it could not begin.
+_Outcome: TypeAlias = "str | None"
 # From so many partitions on it is quicker to have the disk begin with all of them before waiting for each.
 _HASTEN_PARTS_MIN: Final = 32
 
@@ -50,34 +54,43 @@ def checkpoint_entries(log: Log) -> Iterator[bytes]:
         yield encode_written((log.number,))
 
 
-def sync_paths(files: Files, paths: Sequence[str], folders: Sequence[str]) -> None:
-    """Sync files, then the folders that name them. Raises OSError. Runs in the worker."""
+def sync_paths(files: Files, paths: Sequence[str], folders: Sequence[str]) -> bool:
+    """Sync files, then the folders that name them; False if one cannot be opened at the moment. Raises OSError. Runs in the worker."""
     for path in paths:
-        file = files.open(path)
+        try:
+            file = files.open(path)
+        except OSError as error:
+            if is_passing(error):
+                return False
+            raise
         try:
             file.sync()
         finally:
             file.close()
     for folder in folders:
-        files.sync_folder(folder)
+        try:
+            files.sync_folder(folder)
+        except OSError as error:
+            if lacks_descriptor(error):
+                return False
+            raise
+    return True
 
 
-def _sync_all(files: Files, parts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
-    """Sync the files of each part; return for each an error text, empty where it went well. Runs in the worker.
+def _sync_all(files: Files, parts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[_Outcome]:
+    """Sync the files of each part; return what became of each. Runs in the worker.
 
     The last part is the journal's. If that fails, the page cache may give up frames which say what was written where;
     so a mark is left, the only way that is left, and the next start looks at every partition.
     """
-    results: list[str] = []
+    results: list[_Outcome] = []
     if len(parts) > _HASTEN_PARTS_MIN:
         files.hasten([path for paths, _folders in parts for path in paths])
     for paths, folders in parts:
         try:
-            sync_paths(files, paths, folders)
+            results.append("" if sync_paths(files, paths, folders) else None)
         except OSError as error:
             results.append(str(error.strerror or error))
-        else:
-            results.append("")
     if results[-1]:
         with suppress(OSError):
             files.open(UNSURE_NAME, create=True).close()
@@ -103,7 +116,9 @@ class Committer:
 
     __slots__ = (
         "_doomed",
+        "_held",
         "_journal",
+        "_not_before_ns",
         "_removals",
         "_volume",
         "changed",
@@ -135,6 +150,10 @@ class Committer:
         self.urgent = False
         # Something became readable or resolved since `poll` last looked.
         self.changed = False
+        # Who waits for a sync of the journal that could not begin.
+        self._held: list[Ticket] = []
+        # No job starts before this time, when the one before could not open a file.
+        self._not_before_ns = 0
         # Files to remove once the journal entries that forget them are synced.
         self._doomed: list[str] = []
         # Jobs that wait for that, or are at it.
@@ -210,26 +229,35 @@ class Committer:
 
     def _start(self) -> None:
         """Hand everything unsynced to the worker."""
+        started_ns = self._volume.clock.monotonic_ns()
+        if started_ns < self._not_before_ns:
+            return
         captures, journal_part, sequence, unsynced, doomed = self.capture()
         # Until the job has ended, its bytes count as unsynced.
         self.unsynced_bytes = unsynced
-        tickets = self._journal.take_sync_tickets()
+        tickets = self._take_tickets()
         files = self._volume.files
         parts = [(capture.paths, capture.folders) for capture in captures]
         parts.append(journal_part)
         self.running = True
         self._removals += bool(doomed)
-        started_ns = self._volume.clock.monotonic_ns()
 
         def done(result: object) -> None:
             self.running = False
-            self.unsynced_bytes -= unsynced
             self.syncs += 1
             self.sync_ns += self._volume.clock.monotonic_ns() - started_ns
-            results = result if isinstance(result, list) else [str(result)] * len(parts)
+            results: list[_Outcome] = result if isinstance(result, list) else [str(result)] * len(parts)
             self.syncs_failed += any(results)
+            if None not in results:
+                # Else they stay counted until a job has covered everything: publishers wait if that takes long.
+                self.unsynced_bytes -= unsynced
+            if results[-1] is None:
+                self._journal.chain.take_back(*journal_part)
             self.finish(captures, results, sequence, tickets)
-            if doomed and not self._journal.failed:
+            if doomed and results[-1] is None:
+                self._removals -= 1
+                self._doomed += doomed
+            elif doomed and not self._journal.failed:
                 self._volume.worker.submit(lambda: remove_paths(files, doomed), self._removed, lane=Lane.SYNC)
             self._volume.check_room()
             self._weigh()
@@ -240,41 +268,66 @@ class Committer:
         """Take note that a job which removes files has ended."""
         self._removals -= 1
 
-    def finish(self, captures: list[_Capture], results: list[str], sequence: int, tickets: list[Ticket]) -> None:
+    def _take_tickets(self) -> list[Ticket]:
+        """Give the tickets that the next sync of the journal will settle."""
+        held, self._held = self._held, []
+        return held + self._journal.take_sync_tickets()
+
+    def finish(self, captures: list[_Capture], results: list[_Outcome], sequence: int, tickets: list[Ticket]) -> None:
         """Draw the conclusions from a sync job: the last result is the journal's."""
         journal = self._journal
-        if results[-1]:
-            journal.fail(f"the journal cannot be synced: {results[-1]}")
+        journal_result = results[-1]
+        if journal_result:
+            journal.fail(f"the journal cannot be synced: {journal_result}")
         for capture, problem in zip(captures, results, strict=False):
-            log = capture.log
-            if problem:
-                log.fence(f"partition {log.number} cannot be synced: {problem}")
-            elif not journal.failed and log.synced(capture.point):
-                for entry in checkpoint_entries(log):
-                    journal.append(entry)
-            reason = log.failed or journal.failed
-            for ticket in capture.tickets:
-                if reason:
-                    ticket.fail(reason)
+            self._finish_part(capture, problem, journal_synced=journal_result is not None)
+        if journal_result is None and not journal.failed:
+            self._held += tickets
+        else:
+            for ticket in tickets:
+                if journal.failed:
+                    ticket.fail(journal.failed)
                 else:
                     ticket.resolve()
-        for ticket in tickets:
-            if journal.failed:
-                ticket.fail(journal.failed)
+            if not journal.failed:
+                journal.synced(sequence)
+        if None in results:
+            # What could not begin now is not likely to a moment later.
+            self.dirty_since_ns = self._volume.clock.monotonic_ns()
+            self._not_before_ns = self.dirty_since_ns + self._volume.settings.sync_interval_ns
+        self.changed = True
+
+    def _finish_part(self, capture: _Capture, problem: _Outcome, *, journal_synced: bool) -> None:
+        """Draw the conclusions for one partition."""
+        log, journal = capture.log, self._journal
+        if problem:
+            log.fence(f"partition {log.number} cannot be synced: {problem}")
+        elif not journal.failed and not (log.failed or log.deleted) and (problem is None or not journal_synced):
+            # Whoever waits for a partition waits for what the journal says about it, too: both are synced once more.
+            log.take_back(capture.paths, capture.folders, capture.tickets)
+            return
+        elif not journal.failed and log.synced(capture.point):
+            for entry in checkpoint_entries(log):
+                journal.append(entry)
+        reason = log.failed or journal.failed
+        for ticket in capture.tickets:
+            if reason:
+                ticket.fail(reason)
             else:
                 ticket.resolve()
-        if not journal.failed:
-            journal.synced(sequence)
-        self.changed = True
 
     def sync_now(self) -> bool:
         """Sync everything on this thread, when the folder is opened or closed; tell whether all went well."""
         captures, journal_part, sequence, _, doomed = self.capture()
-        tickets = self._journal.take_sync_tickets()
+        tickets = self._take_tickets()
         parts = [(capture.paths, capture.folders) for capture in captures]
         parts.append(journal_part)
         results = _sync_all(self._volume.files, parts)
+        if results[-1] is None:
+            self._journal.chain.take_back(*journal_part)
         self.finish(captures, results, sequence, tickets)
-        if doomed and not self._journal.failed:
+        if doomed and results[-1] is None:
+            self._doomed += doomed
+        elif doomed and not self._journal.failed:
             remove_paths(self._volume.files, doomed)
-        return not any(results)
+        return not any(results) and None not in results

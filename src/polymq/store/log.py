@@ -493,6 +493,13 @@ class Log:
         tickets, self._sync_tickets = self._sync_tickets, []
         return paths, folders, self.point(), tickets
 
+    def take_back(self, paths: list[str], folders: list[str], tickets: list[Ticket]) -> None:
+        """Take back what `capture` has handed over: the sync could not begin, and the next one covers it."""
+        self.chain.take_back(paths, folders)
+        self.chain.folder_made = self.chain.folder_made or PARTITIONS_FOLDER in folders
+        self._sync_tickets = tickets + self._sync_tickets
+        self._mark_dirty()
+
     def synced(self, point: Checkpoint) -> bool:
         """Take note that a sync has covered everything up to `point`; False if that is of no interest any more."""
         if self.failed or self.deleted:

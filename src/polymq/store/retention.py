@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from polymq.store.cold import describe
 from polymq.store.index import INDEX_SUFFIX
 from polymq.store.segment import SEGMENT_HEADER_SIZE_BYTES
+from polymq.store.volume import is_passing
 from polymq.store.workers import Lane
 
 if TYPE_CHECKING:
@@ -95,14 +96,17 @@ def seal(volume: Volume, segment: Segment) -> None:
 
 
 def survey(volume: Volume, number: int, segments: Sequence[Segment], *, active: Segment | None, done: Callable[[str], None]) -> None:
-    """Have the worker look at the headers of segments, keep what it finds, and tell what is wrong (empty: nothing)."""
+    """Have the worker look at the headers of segments, keep what it finds, and tell what is wrong.
+
+    Empty: nothing is, or it cannot be told now, and nothing is kept.
+    """
     files = volume.files
     rows = [(segment.path, segment.base_offset) for segment in segments]
 
     def ended(result: object) -> None:
         if isinstance(result, list):
             learn(segments, result, active=active)
-        done("" if isinstance(result, list) else str(result))
+        done("" if isinstance(result, list) or is_passing(result) else str(result))
 
     volume.worker.submit(lambda: [describe(files, path, number, base) for path, base in rows], ended, lane=Lane.READ)
 

@@ -160,16 +160,20 @@ class Store:
         self._replay = core
         self._clean = clean
         self._same_boot = start is not None and start.boot_id == boot_id
+        # Another boot is noticed but once: should this process be killed early, the next start has to look, too.
+        self._silent = self._silent or not (clean or self._same_boot)
         if start is not None:
             self.epoch = start.epoch + (0 if clean or self._same_boot else 1)
         self.journal.epoch = self.epoch
         self.journal.attach(recovered, write_again=not clean)
         # Synced before anything is written: without it, the last clean stop would still count after a crash.
-        self.journal.append(encode_start(Start(boot_id, self.epoch), silent=unsure))
+        self.journal.append(encode_start(Start(boot_id, self.epoch), silent=self._silent))
         self.journal.flush()
         if self.journal.blocked:
             raise StoreFailed(f"the journal cannot be written: {self.journal.blocked}. Make room on the disk")
         if self.journal.failed or not self._committer.sync_now():
+            if not self.journal.failed:
+                raise StoreFailed("the journal cannot be synced: too many files are open. Raise the limit (ulimit -n)")
             raise StoreFailed(f"{self.journal.failed}. Look after the disk")
         if unsure:
             # From here on the journal says it.

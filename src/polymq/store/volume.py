@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polymq.store.settings import StoreSettings
     from polymq.store.workers import Worker
 
-__all__ = ["Clock", "Volume", "is_passing", "store_error"]
+__all__ = ["Clock", "Volume", "is_passing", "lacks_descriptor", "store_error"]
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -50,6 +50,11 @@ def store_error(error: OSError, what: str) -> StoreError:
 def is_passing(error: object) -> bool:
     """Whether an error is the process's or the moment's, and says nothing about the disk."""
     return isinstance(error, OSError) and error.errno in _PASSING
+
+
+def lacks_descriptor(error: OSError) -> bool:
+    """Whether a file could not be opened because too many are open: whatever was to be done with it has not begun."""
+    return error.errno in _NO_DESCRIPTOR
 
 
 class Volume:

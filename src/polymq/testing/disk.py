@@ -36,7 +36,7 @@ class SimulatedKill(BaseException):
 class DiskFault:
     """Makes operations fail: the next `count` ones of `kind` on paths that start with `path`, after `skip` others.
 
-    Kinds: "write", "sync", "allocate", "read", "truncate", "create", "rename", "remove", "sync_folder".
+    Kinds: "write", "open", "sync", "allocate", "read", "truncate", "create", "rename", "remove", "sync_folder".
     """
 
     kind: str
@@ -117,6 +117,12 @@ class _Process:
     def check(self) -> None:
         """Find out whether a process that should be gone goes on."""
         assert not self.dead, "a process that was killed touches the disk"
+
+    def open(self, path: str) -> None:
+        """Let the opening of a file fail if that was asked for. Not counted: it does nothing to the disk."""
+        fault = self.disk.take_fault("open", path) if self.disk.faults else None
+        if fault is not None:
+            raise _error(fault.errno, path)
 
     def operate(self, kind: str, path: str, arrives: Callable[[float], None] | None = None) -> None:
         """Count one operation; let it fail or kill if its turn has come, after `arrives(share)` has done a part."""
@@ -222,6 +228,7 @@ class FakeFiles:
         entry = self._disk.find(path)
         if isinstance(entry, Folder):
             raise _error(errno.EISDIR, path)
+        self._process.open(path)
         if entry is None:
             if not create:
                 raise _error(errno.ENOENT, path)

@@ -8,7 +8,7 @@ from polymq.config_sections import ServerSettings, Settings, StoreSettings
 from polymq.config_values import DiskShare
 from polymq.core.access import ANONYMOUS
 from polymq.errors import StoreFailed
-from polymq.server.node import Node, core_settings, store_settings
+from polymq.server.node import Node, connections_max, core_settings, store_settings
 from polymq.wire.slices import MessageBatch
 
 if TYPE_CHECKING:
@@ -68,4 +68,16 @@ def test_settings_reach_their_parts() -> None:
 def test_segments_get_half_of_the_descriptors_that_connections_leave() -> None:
     chosen = Settings(server=ServerSettings(connections_max=10_000))
     kept = [store_settings(chosen, disk_bytes=GIB, descriptors=count).open_segments_max for count in (1024, 20_000, 1_000_000)]
-    assert kept == [400, 2500, 4000]
+    assert kept == [192, 2500, 4000]
+
+
+@pytest.mark.parametrize("wanted", [1, 100, 12_000, 1_000_000])
+@pytest.mark.parametrize("descriptors", [20, 64, 256, 1024, 2200, 4096, 13_000, 20_000, 65_536, 1_048_576])
+def test_connections_and_segments_leave_descriptors_for_the_rest(wanted: int, descriptors: int) -> None:
+    chosen = Settings(server=ServerSettings(connections_max=wanted))
+    count = connections_max(chosen, descriptors=descriptors)
+    assert 1 <= count <= wanted
+    assert count == wanted or count >= descriptors // 2 - 1
+    segments = store_settings(chosen, disk_bytes=GIB, descriptors=descriptors).open_segments_max
+    assert segments >= 1
+    assert descriptors - count - 2 * segments >= min(descriptors // 8, 300)

@@ -16,6 +16,8 @@ from polymq.server.settings import ShellSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -79,7 +81,19 @@ def test_it_serves_stops_and_serves_again(tmp_path: Path) -> None:
 
 
 def test_settings_reach_the_shell() -> None:
-    settings = shell_settings(Settings(server=ServerSettings(spin_ns=7, connections_max=8)))
+    settings = shell_settings(Settings(server=ServerSettings(spin_ns=7, connections_max=8)), descriptors=100)
     assert settings.spin.spin_ns == 7
     assert settings.connections_max == 8
-    assert shell_settings(Settings()) == ShellSettings()
+    assert shell_settings(Settings(), descriptors=1_000_000) == ShellSettings()
+
+
+def test_no_more_connections_are_taken_than_descriptors_allow(caplog: pytest.LogCaptureFixture) -> None:
+    wanted = Settings(server=ServerSettings(connections_max=12_000))
+    assert shell_settings(wanted, descriptors=13_100).connections_max == 12_000
+    assert not caplog.records
+    assert shell_settings(wanted, descriptors=13_099).connections_max == 11_999
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "at most 11999 connections" in record.getMessage()
+    assert "ulimit -n" in record.getMessage()
+    assert "to 13100 or more" in record.getMessage()

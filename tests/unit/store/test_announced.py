@@ -177,6 +177,35 @@ def test_an_append_is_refused_where_what_was_begun_cannot_be_removed() -> None:
     assert read_all(harness, harness.restart()) == bodies(0, 1)
 
 
+@pytest.mark.parametrize("snapshot", [False, True])
+@pytest.mark.parametrize("kills", [0, 1, 2])
+def test_a_kill_early_in_the_first_start_after_a_power_loss_hides_nothing(kills: int, snapshot: bool) -> None:
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.publish(log, bodies(0, 3))
+    harness.settle()
+    segment = store.journal.chain.segments[-1]
+    synced = segment.used
+    log.append(MessageBatch.of(bodies(3, 2)), now_ns=harness.clock.wall_ns(), origin=1)
+    store.commit()
+    harness.crash()
+    # The disk has kept the records and lost their announcement.
+    assert segment.used > synced
+    harness.files.open(segment.path).pwrite(bytes(segment.used - synced), synced)
+    harness.boot += 1
+    for _ in range(kills):
+        store = harness.open()
+        if snapshot:
+            store.journal.snapshot([])
+        harness.crash()
+    log = harness.open().open_log(1, sync=False)
+    assert read_all(harness, log) == bodies(0, 5)
+    harness.store.close(clean=True)
+    _logs, touched = opened(harness, 1)
+    assert touched == set()
+
+
 def test_the_start_of_a_life_that_announced_nothing_makes_every_partition_suspicious() -> None:
     harness = Harness()
     log = harness.open().create_log(1, sync=False)

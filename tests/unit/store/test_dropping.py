@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 from polymq.store.recovery import segment_path
+from polymq.testing.disk import DiskFault
 from tests.unit.store.harness import Harness, bodies, read_all
 
 if TYPE_CHECKING:
@@ -93,6 +95,21 @@ def test_a_segment_that_cannot_be_looked_at_fences() -> None:
     log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=0)
     harness.store.poll()
     assert "header" in log.failed
+
+
+def test_a_segment_that_cannot_be_opened_at_the_moment_is_looked_at_later() -> None:
+    harness = filled()
+    harness.store.close(clean=True)
+    log = harness.restart()
+    harness.files.faults.append(DiskFault("open", errno=errno.EMFILE, path=segment_path(1, 0)))
+    log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=0)
+    harness.store.poll()
+    assert not harness.files.faults
+    assert not log.failed
+    for _ in range(2):
+        log.retain(250, now_ns=harness.clock.wall_ns(), age_ns=0, size_bytes=0)
+        harness.store.poll()
+    assert log.start > 0
 
 
 def test_a_sync_that_began_before_does_not_bring_the_old_start_back() -> None:
