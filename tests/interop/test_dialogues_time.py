@@ -101,9 +101,9 @@ def a_client_that_publishes_instead(stage: Stage) -> None:
 def half_a_command_is_no_sign_of_life(stage: Stage) -> None:
     client = stage.connect()
     client.send(identify(heartbeat_interval=1000))
-    time.sleep(0.3)  # so that the deadline is not at the time of a heartbeat
+    time.sleep(0.5)  # so that the deadline is not at the time of a heartbeat
     client.send(b"NOP\n")
-    for _ in range(8):
+    for _ in range(4):  # no more, or the end would be a reset
         client.send(b"NOP")
         time.sleep(0.4)
     client.hear("", quiet_s=1.6, timed=True)
@@ -113,9 +113,9 @@ def half_a_command_is_no_sign_of_life(stage: Stage) -> None:
 def half_a_body_is_no_sign_of_life(stage: Stage) -> None:
     client = stage.connect()
     client.send(identify(heartbeat_interval=1000))
-    time.sleep(0.3)  # so that the deadline is not at the time of a heartbeat
-    client.send(b"PUB half\n" + struct.pack(">i", 100))
-    for _ in range(8):
+    time.sleep(0.5)  # so that the deadline is not at the time of a heartbeat
+    client.send(b"NOP\nPUB half\n" + struct.pack(">i", 100))
+    for _ in range(4):  # no more, or the end would be a reset
         client.send(b"x")
         time.sleep(0.4)
     client.hear("", quiet_s=1.6, timed=True)
