@@ -101,6 +101,8 @@ def a_client_that_publishes_instead(stage: Stage) -> None:
 def half_a_command_is_no_sign_of_life(stage: Stage) -> None:
     client = stage.connect()
     client.send(identify(heartbeat_interval=1000))
+    time.sleep(0.3)  # so that the deadline is not at the time of a heartbeat
+    client.send(b"NOP\n")
     for _ in range(8):
         client.send(b"NOP")
         time.sleep(0.4)
@@ -110,7 +112,9 @@ def half_a_command_is_no_sign_of_life(stage: Stage) -> None:
 @case()
 def half_a_body_is_no_sign_of_life(stage: Stage) -> None:
     client = stage.connect()
-    client.send(identify(heartbeat_interval=1000), b"PUB half\n" + struct.pack(">i", 100))
+    client.send(identify(heartbeat_interval=1000))
+    time.sleep(0.3)  # so that the deadline is not at the time of a heartbeat
+    client.send(b"PUB half\n" + struct.pack(">i", 100))
     for _ in range(8):
         client.send(b"x")
         time.sleep(0.4)
@@ -160,9 +164,11 @@ def heartbeats_while_messages_come(stage: Stage) -> None:
     client = stage.connect()
     client.send(identify(heartbeat_interval=1000) + b"SUB busy c\nRDY 5\n")
     other = stage.connect("other")
-    for _ in range(7):
+    for number in range(7):
         other.ok(pub("busy"))
         time.sleep(0.4)
+        if number == 0:
+            client.send(b"NOP\n")  # so that the deadline is not at the time of a heartbeat
     client.hear("", quiet_s=0.2)
     line = stage.lines.pop()
     stage.note(f"heartbeats {line.count('_heartbeat_')}, messages {line.count('MSG')}, closed {'[closed]' in line}")

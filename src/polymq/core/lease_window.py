@@ -100,7 +100,17 @@ class LeaseWindow:
         """Settle the next `count` offsets without handing them out (sampling, damage)."""
         assert count > 0
         self._note(self.next, self.next + count - 1)
-        self._hand_out(count, 2, 0, 0)
+        self._step_over(self.next + count)
+
+    @cython.cfunc
+    def _step_over(self, end: cython.longlong) -> cython.void:
+        """Settle what comes before `end`: without slots unless something is out, and then stragglers may move in between."""
+        while self.next < end:
+            self._raise_floor()
+            if self.floor == self.next:
+                self.base = self.floor = self.next = end
+            else:
+                self._hand_out(min(end - self.next, SLOTS_DENSE), 2, 0, 0)
 
     @cython.cfunc
     def _hand_out(self, count: cython.longlong, state: cython.uchar, attempts: cython.ushort, owner: cython.uint) -> cython.void:
@@ -122,9 +132,7 @@ class LeaseWindow:
             i = self._find_spilled(offset)
             assert i >= 0
             assert self.spill_state[i] == 3
-            attempts = self.spill_attempts[i]
-            if attempts < _ATTEMPTS_MAX:
-                attempts += 1
+            attempts = min(self.spill_attempts[i] + 1, _ATTEMPTS_MAX)
             self.spill_state[i] = 1
             self.spill_attempts[i] = attempts
             self.spill_owner[i] = owner
@@ -133,9 +141,7 @@ class LeaseWindow:
         i = offset - self.base
         assert offset < self.next
         assert self.state[i] == 3
-        attempts = self.attempts[i]
-        if attempts < _ATTEMPTS_MAX:
-            attempts += 1
+        attempts = min(self.attempts[i] + 1, _ATTEMPTS_MAX)
         self.state[i] = 1
         self.attempts[i] = attempts
         self.owner[i] = owner
@@ -283,17 +289,14 @@ class LeaseWindow:
         """Make a deferred message wait for redelivery; False if it is not deferred any more."""
         if self.slot(offset)[0] != DEFERRED:
             return False
-        self._set_state(offset, WAITING)
-        return True
-
-    def _set_state(self, offset: int, state: int) -> None:
         i: cython.Py_ssize_t
         if offset < self.base:
             i = self._find_spilled(offset)
-            self.spill_state[i] = state
+            self.spill_state[i] = WAITING
         else:
             i = offset - self.base
-            self.state[i] = state
+            self.state[i] = WAITING
+        return True
 
     def leased_in(self, first: int, count: int, owner: int, attempts: int) -> list[int]:
         """List the offsets of a run that `owner` still has out from that very delivery."""
@@ -355,8 +358,7 @@ class LeaseWindow:
             self.state[i] = state
             self.attempts[i] = attempts
             self.owner[i] = 0
-            if offset < self.floor:
-                self.floor = offset
+            self.floor = min(self.floor, offset)
 
     def restore_next(self, end: int) -> None:
         """Recovery: everything from `next` to `end` counts as handed out and waiting."""
@@ -384,9 +386,10 @@ class LeaseWindow:
         at: cython.Py_ssize_t
         view: cython.const[cython.uchar][::1] = ranges
         for at in range(0, len(ranges), 16):
-            last = load_i64(view, at + 8)
-            self.restore_next(last + 1)
-            self.restore_settled(load_i64(view, at), last)
+            first, last = load_i64(view, at), load_i64(view, at + 8)
+            self.restore_next(first)
+            self.restore_settled(first, last)
+            self._step_over(last + 1)
 
     def truncate(self, end: int) -> None:
         """Recovery: forget everything from `end` on, as if it had never been handed out."""
@@ -399,10 +402,8 @@ class LeaseWindow:
                 self.spill_dead -= 1
         self.spill_count = kept
         self.next = end
-        if self.base > end:
-            self.base = end
-        if self.floor > end:
-            self.floor = end
+        self.base = min(self.base, end)
+        self.floor = min(self.floor, end)
 
     def unsettled(self) -> Iterator[tuple[int, int, int]]:
         """List (offset, state, attempts) of everything handed out and not settled, in order: for snapshots."""

@@ -356,6 +356,11 @@ def _truncate_group(group: _Group, partition: int, index: int, end: int) -> bool
     if any(last > end for _first, last, _attempts in ahead):
         group.ahead[partition] = [(first, min(last, end), attempts) for first, last, attempts in ahead if first < end]
         changed = True
+    low, high = partition << limits.OFFSET_BITS | end, (partition + 1) << limits.OFFSET_BITS
+    for message_id in [message_id for message_id in group.due if low <= message_id < high]:
+        # Another message will get this offset, and is not to wait for this one's time.
+        del group.due[message_id]
+        changed = True
     return changed
 
 

@@ -35,7 +35,7 @@ __all__ = ["HEADER_PREFIX", "Retiring", "apportion"]
 HEADER_PREFIX: Final = b"polymq-dead-"
 # Dead letters on their way to the disk; more wait for their turn.
 _MOVING_MAX: Final = 10_000
-# What is too many is settled so many at a time: a slot is made for each.
+# What is too many is settled so many at a time: each may need a slot, if older messages are out.
 _SKIP_MAX: Final = 1 << 20
 _I64: Final = struct.Struct("<q")
 
@@ -87,7 +87,7 @@ class Retiring:
         """Step over new messages that are too old; False if it has to wait, None if the log cannot say which they are."""
         cutoff_ns = self._kernel.wall_ns() - self._group.topic.policy.ttl_ns
         try:
-            end = share.partition.log.offset_at(cutoff_ns)
+            end = share.partition.end_of_old(cutoff_ns, share.window.next)
         except StoreFailed:
             return None
         if end is None:

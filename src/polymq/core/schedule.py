@@ -51,9 +51,11 @@ _EFFORT_ORDER: Final = 32
 _LOOKUPS_MAX: Final = 32
 # A batch is closed rather than filled up with ever smaller pieces.
 _BATCH_SIZE_BYTES_ENOUGH: Final = limits.BATCH_SIZE_BYTES_TARGET * 3 // 4
-# How long to wait before trying again: while the disk is read; when there is no room; when the partition has failed.
+# How long to wait before trying again: while the disk is read; when nothing came of that; when there is no room, as
+# each try reads and encodes a batch; when the partition has failed.
 _READING_NS: Final = 1_000_000
 _RETRY_NS: Final = 5_000_000
+_FULL_NS: Final = 100_000_000
 _FAILED_NS: Final = 1_000_000_000
 _ALL: Final = (1 << 63) - 1
 _RUN: Final = struct.Struct("<qq")
@@ -207,7 +209,7 @@ class Schedule:
             return _FAILED_NS if self.log.failed else _RETRY_NS
         if not self._append(records, runs_of(self._wanted, first, self._next), self._next - first, time_ns):
             self._next = first
-            return _RETRY_NS
+            return _FULL_NS
         return 0
 
     def _seek(self) -> bool:

@@ -25,10 +25,11 @@ class Partition:
     """One partition of a topic: its log, and the schedule of what is to be appended later.
 
     `held_from` is the first offset that no group may have yet: while there is no group, or since the topic was
-    paused; None if nothing is held.
+    paused; None if nothing is held. What came before `old` (a time, the offset of the first message from then on) is
+    known from the last answer of the log to such a question; `asked_ns` is one that it has not answered yet.
     """
 
-    __slots__ = ("held_from", "index", "last_time_ns", "log", "number", "schedule")
+    __slots__ = ("asked_ns", "held_from", "index", "last_time_ns", "log", "number", "old", "schedule")
 
     def __init__(self, index: int, log: Log) -> None:
         self.index = index
@@ -37,6 +38,8 @@ class Partition:
         self.schedule: Schedule | None = None
         self.held_from: int | None = None
         self.last_time_ns = 0
+        self.asked_ns: int | None = None
+        self.old = (0, 0)
 
     @property
     def limit(self) -> int:
@@ -53,6 +56,26 @@ class Partition:
     def held(self) -> int:
         """How many messages no group may have yet."""
         return 0 if self.held_from is None else max(0, self.log.readable - self.held_from)
+
+    def end_of_old(self, cutoff_ns: int, beyond: int) -> int | None:
+        """Tell an offset before which all is earlier than a time, behind `beyond` if there is one that is.
+
+        None: the disk is being read, ask again after a poll, with a later time if need be: a question stays the same
+        until it is answered, as long as it is not for more than is wanted, and whoever asks shares the answer. Raises
+        StoreFailed.
+        """
+        known_ns, end = self.old
+        if known_ns <= cutoff_ns and end > beyond:
+            return end
+        asked_ns = cutoff_ns if self.asked_ns is None else min(self.asked_ns, cutoff_ns)
+        # Whatever the log raises: the next question is a new one.
+        self.asked_ns = None
+        found = self.log.offset_at(asked_ns)
+        if found is None:
+            self.asked_ns = asked_ns
+        else:
+            self.old = asked_ns, found
+        return found
 
     def append_records(self, records: memoryview, count: int, *, time_ns: int, origin: int) -> Ticket:
         """Stage encoded records as one batch whose time is `time_ns`, to which their own times are differences.

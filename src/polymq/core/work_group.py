@@ -242,7 +242,8 @@ class WorkGroup(Leases):
             message_id, barrier = self.waiting.peek()
             share = self.by_number[message_id >> limits.OFFSET_BITS]
             offset = message_id & limits.OFFSET_MAX
-            if share.window.next < barrier and share.window.next < share.limit:
+            if share.window.next < barrier and share.window.next < share.limit and not share.partition.log.failed:
+                # A log that failed hands out nothing new: what waits behind that would wait until the next start.
                 return None
             if self._lookups_left <= 0:
                 self._kernel.wake(self)

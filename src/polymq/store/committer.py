@@ -170,21 +170,28 @@ class Committer:
 
     @property
     def due_ns(self) -> int | None:
-        """When a sync has to start, on the monotonic clock; None if one is running or nothing is unsynced."""
-        if self.running or self.dirty_since_ns is None:
+        """When a sync has to start, on the monotonic clock, past if at once; None if one is running or nothing is unsynced."""
+        if self.running or not self.unsynced:
             return None
+        if self.urgent or self._journal.wants_sync or self.dirty_since_ns is None:
+            # It became so while another one ran, which has just ended.
+            return 0
         return self.dirty_since_ns + self._volume.settings.sync_interval_ns
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether a sync would find something to do."""
+        return bool(self.dirty or self._journal.chain.dirty)
 
     def start_if_due(self, now_ns: int) -> None:
         """Start a sync job if it is time: called after every commit."""
         self._weigh()
-        if self.running:
-            return
-        journal_dirty = bool(self._journal.chain.dirty)
-        if not self.dirty and not journal_dirty:
+        if not self.unsynced:
             return
         if self.dirty_since_ns is None:
             self.dirty_since_ns = now_ns
+        if self.running:
+            return
         settings = self._volume.settings
         if (
             self.urgent

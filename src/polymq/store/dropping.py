@@ -139,6 +139,12 @@ class Dropping:
         self._committer.remove_after_sync(forget(dropped))
 
     def _shortened(self, point: Checkpoint, dropped_size_bytes: int) -> Checkpoint:
-        """Make a checkpoint agree with the partition's present start."""
+        """Make a checkpoint agree with the partition's present start.
+
+        The epochs stay its own: one that began behind it is not synced, and a start that believed in it would cut what lies before.
+        """
         sealed_size_bytes = max(0, point.sealed_size_bytes - dropped_size_bytes)
-        return replace(point, start=self._log.start, sealed_size_bytes=sealed_size_bytes, epochs=tuple(self._log.epochs))
+        epochs = point.epochs
+        while len(epochs) > 1 and epochs[1][1] <= self._log.start:
+            epochs = epochs[1:]
+        return replace(point, start=self._log.start, sealed_size_bytes=sealed_size_bytes, epochs=epochs)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from array import array
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +127,39 @@ def test_truncation_forgets_what_is_behind() -> None:
     assert window.slot(4) == (LEASED, 1, 1)
 
 
+@pytest.mark.parametrize("out", [0, 1, 3000])
+def test_stepping_over_very_many_takes_no_slots(out: int) -> None:
+    window, restored = LeaseWindow(PARTITION, 7), LeaseWindow(PARTITION, 7)
+    if out:
+        window.lease(out, 1)
+    first, end = 7 + out, 7 + out + (1 << 40)
+    window.skip(1 << 40)
+    assert (window.next, window.slot(first), window.slot(end - 1), window.slot(end)) == (end, *[(SETTLED, 0, 0)] * 2, (0, 0, 0))
+    assert window.first_unsettled() == (7 if out else end)
+    window.lease(2, 1)
+    assert settle(window, end) == []
+    noted = window.drain()
+    assert array("q", noted).tolist() == [first, end]
+    restored.restore_ranges(noted)
+    restored.restore_next(end + 2)
+    assert [offset for offset, _state, _attempts in restored.unsettled()] == [*range(7, 7 + out), end + 1]
+    assert settle(window, *range(7, 7 + out)) == []
+    restored.restore_ranges(window.drain())
+    assert (window.first_unsettled(), restored.first_unsettled()) == (end + 1, end + 1)
+
+
+def test_what_was_stepped_over_can_be_taken_back_by_recovery() -> None:
+    window = LeaseWindow(PARTITION, 0)
+    window.restore_ranges(array("q", [0, (1 << 40) - 1]).tobytes())
+    window.restore(9, 2, deferred=False)
+    assert list(window.unsettled()) == [(9, WAITING, 2)]
+    window.truncate(1 << 39)
+    assert (window.floor, window.next, window.first_unsettled()) == (1 << 39, 1 << 39, 9)
+    window.lease(1, 1)
+    window.truncate(5)
+    assert (window.floor, window.next, list(window.unsettled())) == (5, 5, [])
+
+
 class Model:
     """What a window should be: a dictionary."""
 
@@ -135,7 +169,7 @@ class Model:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 60), st.integers(1, 3)), max_size=80), st.sampled_from((1, 1 << 18)))
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 60), st.integers(1, 3)), max_size=80), st.sampled_from((1, 1 << 18)))
 def test_window_is_a_dictionary_of_slots(steps: list[tuple[int, int, int]], dense: int) -> None:
     window = LeaseWindow(PARTITION, 0, slots_dense=dense)
     model = Model()
@@ -169,6 +203,10 @@ def test_window_is_a_dictionary_of_slots(steps: list[tuple[int, int, int]], dens
             assert settle(window, *range(first, first + 3000), owner=owner) == []
             model.slots.update(dict.fromkeys(range(first, first + 3000), (SETTLED, 1, owner)))
             model.next += 3000
+        elif action == 7:
+            window.skip(number + 1)
+            model.slots.update(dict.fromkeys(range(model.next, model.next + number + 1), (SETTLED, 0, 0)))
+            model.next += number + 1
     for owner in (1, 2, 3):
         mine = {o for o, slot in model.slots.items() if slot == (LEASED, 1, owner)}
         assert set(window.leased_in(0, model.next, owner, 1)) == mine

@@ -11,6 +11,8 @@ import pytest
 
 from polymq.core.access import ANONYMOUS
 from polymq.core.broker import Broker
+from polymq.core.policies import TopicPolicy
+from polymq.store import files as files_module
 from polymq.store.files import RealFiles
 from polymq.store.store import Store
 from polymq.store.workers import InlineWorker
@@ -151,6 +153,41 @@ def test_single_messages_are_looked_at_wherever_they_lie(tmp_path: Path) -> None
     assert b"last" in bodies
     assert len(bodies) < 60  # by batch: what was published in the turn before comes along
     first.end(clean=True)
+
+
+class MovingClock(FakeClock):
+    """No two looks at it tell the same time."""
+
+    def wall_ns(self) -> int:
+        self.now_ns += 137
+        return super().wall_ns()
+
+
+@pytest.mark.parametrize("groups", [1, 20])
+def test_what_is_too_old_is_found_on_the_disk_while_time_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
+    # Nothing is taken for granted to be in memory: each question about time is one for the disk.
+    monkeypatch.setattr(files_module, "_READ_NOWAIT", None)
+    process = Process(tmp_path, MovingClock())
+    session = process.session
+    session.create_topic("t")
+    for index in range(groups):
+        session.create_group("t", f"g{index}")
+    session.set_topic_policy("t", TopicPolicy(ttl_ns=10**9))
+    for index in range(100):
+        session.publish("t", MessageBatch.of([b"%d" % index + bytes(400)]), origin=1)
+        process.store.commit()
+    process.clock.now_ns += 5 * 10**9
+    session.publish("t", MessageBatch.of([b"new"]), origin=1)
+    process.store.commit()
+    inboxes = [Inbox() for _ in range(groups)]
+    for index, inbox in enumerate(inboxes):
+        session.credit(session.subscribe("t", f"g{index}", listener=inbox, lease_ns=10**12), 50)
+    process.turn()
+    assert [inbox.bodies for inbox in inboxes] == [[b"new"]] * groups
+    found = session.topic("t")
+    assert found is not None
+    assert [group.expired_count for group in found.groups] == [100] * groups
+    process.end(clean=True)
 
 
 def pages(process: Process, ask: Callable[[int], list[Any] | None]) -> list[Any]:

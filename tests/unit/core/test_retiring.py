@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polymq import limits
 from polymq.core import retiring
 from polymq.core.policies import Expired, GroupPolicy, TopicPolicy
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.wire.records import Message
 
 from .conftest import SECOND_NS, World, inbox
@@ -300,6 +300,57 @@ def test_what_is_too_old_is_not_known_while_the_disk_is_read(single: World) -> N
     log.offset_at = real  # type: ignore[method-assign]
     single.turn()
     assert (inbox(consumer).got, single.view().groups[0].depth) == ([], 0)
+
+
+def test_the_log_is_asked_the_same_until_it_answers(single: World) -> None:
+    """A new question at each attempt would never be answered."""
+    single.consume("t", "g", 0)
+    single.session.set_topic_policy("t", TopicPolicy(ttl_ns=SECOND_NS))
+    single.publish("t", b"x")
+    single.turn()
+    log = single.store.logs[0]
+    real, asked = log.offset_at, []
+
+    def reads_the_disk(time_ns: int) -> None:
+        asked.append(time_ns)
+
+    log.offset_at = reads_the_disk  # type: ignore[method-assign]
+    single.clock.now_ns += 5 * SECOND_NS
+    first_ns = single.clock.wall_ns() - SECOND_NS
+    consumer = single.consume("t", "g", 10)
+    single.turn()
+    single.wait(1)
+    assert set(asked) == {first_ns}
+    assert len(asked) > 1
+    # What is wanted now is less: the answer to the question would be too much.
+    single.session.set_topic_policy("t", TopicPolicy(ttl_ns=4 * SECOND_NS))
+    asked.clear()
+    single.wait(1)
+    assert set(asked) == {first_ns - SECOND_NS}
+    log.offset_at = real  # type: ignore[method-assign]
+    single.turn()
+    view = single.view().groups[0]
+    assert (inbox(consumer).got, view.depth, view.expired_count) == ([], 0, 1)
+    single.publish("t", b"y")
+    single.turn()
+    assert inbox(consumer).bodies == [b"y"]
+
+
+def test_an_answer_serves_whoever_asks_for_no_less(single: World) -> None:
+    single.publish("t", b"x")
+    single.turn()
+    (partition,) = single.broker.catalogue.topics["", "t"].partitions
+    cutoff_ns = single.clock.wall_ns() + 10
+    log = single.store.logs[0]
+    assert partition.end_of_old(cutoff_ns, 0) == 1
+    log.cold = True
+    assert [partition.end_of_old(cutoff_ns + more, 0) for more in (0, 5, -1)] == [1, 1, None]
+    assert partition.end_of_old(cutoff_ns, 1) is None
+    log.cold = False
+    log.failed = "damaged"
+    with pytest.raises(StoreFailed):
+        partition.end_of_old(cutoff_ns, 1)
+    assert partition.asked_ns is None
 
 
 def test_where_the_log_cannot_say_what_is_too_old_it_is_delivered(single: World) -> None:
