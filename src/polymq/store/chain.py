@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.errors import StoreFull
 from polymq.store.segment import SEGMENT_HEADER_SIZE_BYTES, Segment, encode_segment_header
-from polymq.store.volume import store_error
+from polymq.store.volume import is_no_room, store_error
 from polymq.store.workers import Lane
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ __all__ = ["Chain"]
 
 _ZEROS: Final = bytes(1024 * 1024)
 _PAGE: Final = 4096
+
+
+def _power_of_two(size_bytes: int) -> int:
+    """Give the smallest power of two that is no less, and no less than a page."""
+    return max(_PAGE, 1 << (size_bytes - 1).bit_length())
 
 
 def prepare(files: Files, path: str, size_bytes: int) -> None:
@@ -187,7 +192,16 @@ class Chain:
         file = self.volume.create(segment.path)
         try:
             file.truncate(0)
-            file.allocate(segment.size_bytes)
+            try:
+                file.allocate(segment.size_bytes)
+            except OSError as error:
+                least = _power_of_two(need_bytes)
+                if not is_no_room(error) or least >= segment.size_bytes:
+                    raise
+                # There may be room for what is needed, if not for being generous. What was allocated so far goes first.
+                file.truncate(0)
+                file.allocate(least)
+                segment.size_bytes = least
         except OSError:
             file.close()
             files.remove(segment.path)

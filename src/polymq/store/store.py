@@ -258,7 +258,7 @@ class Store:
                 self._unseen.append(log)
         else:
             try:
-                found = recover_log(self._volume.files, number, point, same_boot=self._same_boot)
+                found = recover_log(self._volume.files, number, point, same_boot=self._same_boot and not self._silent)
             except OSError as error:
                 found = RecoveredLog(failed=f"partition {number} cannot be read: {error.strerror or error}")
             log.attach(found, listed=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polymq.store.settings import StoreSettings
     from polymq.store.workers import Worker
 
-__all__ = ["Clock", "Volume", "is_passing", "lacks_descriptor", "store_error"]
+__all__ = ["Clock", "Volume", "is_no_room", "is_passing", "lacks_descriptor", "store_error"]
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -42,9 +42,14 @@ class Clock(Protocol):
 
 def store_error(error: OSError, what: str) -> StoreError:
     """Translate an error of the operating system: no room is StoreFull, anything else StoreFailed."""
-    if error.errno in _NO_ROOM:
+    if is_no_room(error):
         return StoreFull(f"no room for {what}: {error.strerror or error}")
     return StoreFailed(f"{what}: {error.strerror or error}")
+
+
+def is_no_room(error: OSError) -> bool:
+    """Whether the disk, or what this user may have of it, is full."""
+    return error.errno in _NO_ROOM
 
 
 def is_passing(error: object) -> bool:

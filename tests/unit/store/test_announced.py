@@ -206,6 +206,31 @@ def test_a_kill_early_in_the_first_start_after_a_power_loss_hides_nothing(kills:
     assert touched == set()
 
 
+@pytest.mark.parametrize("kills", [0, 1])
+def test_what_a_power_loss_left_behind_a_hole_is_cut_though_the_first_start_was_killed(kills: int) -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    harness.publish(log, bodies(0, 3))
+    harness.settle()
+    segment = log.chain.segments[-1]
+    synced = segment.used
+    log.append(MessageBatch.of(bodies(3, 1)), now_ns=harness.clock.wall_ns(), origin=1)
+    harness.store.commit()
+    hole = segment.used
+    log.append(MessageBatch.of(bodies(4, 1)), now_ns=harness.clock.wall_ns(), origin=1)
+    harness.store.commit()
+    assert synced < hole < segment.used
+    harness.crash()
+    harness.files.open(segment.path).pwrite(bytes(hole - synced), synced)
+    harness.boot += 1
+    for _ in range(kills):
+        harness.open()
+        harness.crash()
+    log = harness.open().open_log(1, sync=False)
+    assert log.end == 3
+    assert not any(harness.files.open(segment.path).pread(segment.size_bytes, synced))
+
+
 def test_the_start_of_a_life_that_announced_nothing_makes_every_partition_suspicious() -> None:
     harness = Harness()
     log = harness.open().create_log(1, sync=False)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
+import pytest
+
+from polymq.errors import StoreError, StoreFailed, StoreFull
 from polymq.store.chain import Chain, prepare
 from polymq.store.segment import MAGIC_LOG
 from polymq.store.settings import StoreSettings
 from polymq.store.volume import Volume
 from polymq.store.workers import InlineWorker
 from polymq.testing.clock import FakeClock
-from polymq.testing.disk import FakeFiles
+from polymq.testing.disk import DiskFault, FakeFiles
 
 
 def chain(*, capacity_bytes: int = 1 << 40, **settings: Any) -> Chain:
@@ -82,6 +86,38 @@ def test_little_is_reserved_on_a_small_disk() -> None:
         made.volume.worker.run_completions()
         assert not made.volume.files.exists(made.next_path)
         assert made.volume.reserved_bytes <= 5000
+
+
+def nearly_full(made: Chain, error: int, *, count: int = 1) -> None:
+    """Use up segments until the next one would have 16 KiB, and let allocations fail from there."""
+    for offset in range(2):
+        active = made.roll(offset, room_bytes=100, now_ns=1, epoch=1)
+        made.wrote(active, active.size_bytes - active.used)
+    files = made.volume.files
+    assert isinstance(files, FakeFiles)
+    files.faults.append(DiskFault("allocate", errno=error, count=count))
+
+
+@pytest.mark.parametrize(("room_bytes", "size_bytes"), [(100, 4096), (4032, 4096), (4033, 8192), (8128, 8192)])
+def test_where_a_doubled_segment_has_no_room_a_smaller_one_is_made(room_bytes: int, size_bytes: int) -> None:
+    made = chain()
+    nearly_full(made, errno.ENOSPC)
+    segment = made.roll(2, room_bytes=room_bytes, now_ns=1, epoch=1)
+    assert segment.size_bytes == made.volume.files.open(segment.path).size() == size_bytes
+    assert made.volume.reserved_bytes == size_bytes - segment.used
+
+
+@pytest.mark.parametrize(
+    ("error", "count", "room_bytes", "kind"),
+    [(errno.ENOSPC, 2, 100, StoreFull), (errno.ENOSPC, 1, 10_000, StoreFull), (errno.EIO, 1, 100, StoreFailed)],
+)
+def test_only_a_smaller_segment_is_tried_and_once(error: int, count: int, room_bytes: int, kind: type[StoreError]) -> None:
+    made = chain()
+    nearly_full(made, error, count=count)
+    with pytest.raises(kind):
+        made.roll(2, room_bytes=room_bytes, now_ns=1, epoch=1)
+    assert not made.volume.files.exists(made.path(2))
+    assert made.roll(2, room_bytes=100, now_ns=1, epoch=1).size_bytes == 16384
 
 
 def test_closing_gives_back_what_is_reserved() -> None:
