@@ -174,8 +174,8 @@ class Committer:
         if self.running or not self.unsynced:
             return None
         if self.urgent or self._journal.wants_sync or self.dirty_since_ns is None:
-            # It became so while another one ran, which has just ended.
-            return 0
+            # It became so while another one ran, which has just ended; at once, if that one could open its files.
+            return self._not_before_ns
         return self.dirty_since_ns + self._volume.settings.sync_interval_ns
 
     @property

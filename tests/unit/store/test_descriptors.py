@@ -45,6 +45,8 @@ def test_a_sync_that_cannot_open_a_file_is_done_later(kind: str, path: str) -> N
         log.append(MessageBatch.of(bodies(3, 1)), now_ns=1, origin=1)
         store.commit()
         store.poll()
+        # Nor is a turn asked for before then, in which nothing could be done.
+        assert store.due_ns == due_ns
     assert harness.files.faults[0].count == left
     for _ in range(16):
         harness.turn()
