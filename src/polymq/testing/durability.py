@@ -103,10 +103,14 @@ class Durability:
 
     def failed(self, place: Place, kind: str) -> None:
         """A write or sync of a place failed."""
+        now_ns = self.clock.monotonic_ns()
         if kind == "write":
             self._hindered.add(place)
+            if place != JOURNAL and self._lives and now_ns - self._lives[-1][1] < self.window_ns:
+                # The unsynced work of the process before may be what could not be written again; then it is not synced either.
+                since_ns = self._synced_until_ns(self._lives)
+                self._doubts.append(Doubt(place, since_ns, self._lives[-1][1] + self.slack_ns, self.life))
             return
-        now_ns = self.clock.monotonic_ns()
         since_ns = self._synced_until_ns([*self._lives, (self._started_ns, now_ns)])
         self._doubts.append(Doubt(place, since_ns, now_ns + self.slack_ns, self.life))
 

@@ -87,3 +87,27 @@ def test_a_later_process_writes_it_again_if_the_disk_lets_it(again: str | None, 
     loss = durability.power_lost()
     assert loss.log_keeps("t", 0, promised_ns) is kept
     assert loss.log_keeps("t", 2, promised_ns)
+
+
+def test_a_failed_write_leaves_in_doubt_what_the_process_before_had_not_synced() -> None:
+    clock, durability = durability_after(5 * SYNC_INTERVAL_NS, 0)
+    end_ns = clock.monotonic_ns()
+    durability.failed(LOG, "write")
+    clock.advance(5 * SYNC_INTERVAL_NS)
+    durability.stopped(clean=False)
+    loss = durability.power_lost()
+    safe_ns = end_ns - SYNC_INTERVAL_NS - 100 * MS
+    assert loss.log_keeps("t", 0, safe_ns - 1)
+    assert not loss.log_keeps("t", 0, safe_ns)
+    assert not loss.log_keeps("t", 0, end_ns)
+    assert loss.log_keeps("t", 0, end_ns + 101 * MS)
+    assert loss.log_keeps("t", 2, end_ns)
+
+
+def test_a_failed_write_long_after_the_start_leaves_nothing_in_doubt() -> None:
+    clock, durability = durability_after(5 * SYNC_INTERVAL_NS, 2 * SYNC_INTERVAL_NS)
+    end_ns = clock.monotonic_ns()
+    durability.failed(LOG, "write")
+    clock.advance(5 * SYNC_INTERVAL_NS)
+    durability.stopped(clean=False)
+    assert durability.power_lost().log_keeps("t", 0, end_ns)
