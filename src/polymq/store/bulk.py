@@ -34,7 +34,7 @@ if not cython.compiled:
             os.close(descriptor)
         return 0
 
-    def hasten_file(names: memoryview, at: int) -> int:
+    def hasten_file(_names: memoryview, _at: int) -> int:
         return 0
 
     def prepare_file(names: memoryview, at: int, size: int) -> int:
@@ -62,7 +62,7 @@ def sync_each(names: cython.const[cython.uchar][::1], codes: cython.int[::1]) ->
     """Sync every file (fdatasync), one after the other; its code says what became of each."""
     at: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t
-    count: cython.Py_ssize_t = codes.shape[0]
+    count: cython.Py_ssize_t = len(codes)
     with cython.nogil:
         for i in range(count):
             codes[i] = sync_file(names, at)
@@ -77,10 +77,11 @@ def hasten_each(names: cython.const[cython.uchar][::1], count: cython.Py_ssize_t
     Uncompiled it does nothing: Python does not have the call.
     """
     at: cython.Py_ssize_t = 0
-    i: cython.Py_ssize_t
+    done: cython.Py_ssize_t = 0
     with cython.nogil:
-        for i in range(count):
+        while done < count:
             hasten_file(names, at)
+            done += 1
             while names[at]:
                 at += 1
             at += 1
