@@ -21,6 +21,7 @@ __all__ = [
     "Resume",
     "Send",
     "SendAfter",
+    "SendAfterEach",
     "SetTimer",
     "TimerName",
     "Upgrade",
@@ -62,6 +63,19 @@ class SendAfter:
     data: bytes
     failure: Callable[[str], bytes]
     publishes: bool = True
+
+
+@dataclass(slots=True)
+class SendAfterEach:
+    """Do as `SendAfter` for publishes to many partitions: of `data`, the next `sizes[i]` bytes wait for `tickets[i]`.
+
+    One of these stands for as many of the other. What belongs to tickets before one that fails is still written.
+    """
+
+    tickets: list[Ticket]
+    sizes: list[int]
+    data: bytes
+    failure: Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +135,4 @@ class Upgrade:
     layer: Layer
 
 
-Effect = Send | SendAfter | Close | Pause | Resume | SetTimer | Ask | Flush | WantWritable | Upgrade
+Effect = Send | SendAfter | SendAfterEach | Close | Pause | Resume | SetTimer | Ask | Flush | WantWritable | Upgrade

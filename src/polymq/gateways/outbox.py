@@ -29,7 +29,7 @@ _BUFFERS_KEPT: Final = 8
 _SMALLER: Final = ((2 * 1024, 2048), (32 * 1024, 128))
 _SMALLER_MAX: Final = _SMALLER[-1][0]
 # Looking a member up in its enumeration costs more than comparing it.
-_PENDING: Final = TicketState.PENDING
+_DONE: Final = TicketState.DONE
 _FAILED: Final = TicketState.FAILED
 
 
@@ -58,14 +58,27 @@ class BufferPool:
 
 
 class _Gate:
-    """Output from `position` on waits for `ticket`; `failure` makes the bytes to send instead if it fails."""
+    """Output from `position` on waits for tickets: `sizes[i]` bytes for `tickets[i]`, and what follows for the last one.
 
-    __slots__ = ("failure", "position", "ticket")
+    `failure` makes the bytes to send instead of all that is left, if one fails.
+    """
 
-    def __init__(self, position: int, ticket: Ticket, failure: Callable[[str], bytes]) -> None:
+    __slots__ = ("failure", "position", "sizes", "tickets")
+
+    def __init__(self, position: int, tickets: list[Ticket], sizes: list[int], failure: Callable[[str], bytes]) -> None:
         self.position = position
-        self.ticket = ticket
+        self.tickets = tickets
+        self.sizes = sizes
         self.failure = failure
+
+    def waits_for(self) -> Ticket | None:
+        """Move behind what is durable, and give the ticket that holds up the rest, if there is one."""
+        for index, ticket in enumerate(self.tickets):
+            if ticket.state is not _DONE:
+                self.position += sum(self.sizes[:index])
+                del self.tickets[:index], self.sizes[:index]
+                return ticket
+        return None
 
 
 class _Mark:
@@ -131,8 +144,13 @@ class Outbox:
         gates = self._gates
         # One ticket stands for everything written together: behind its own gate, no second one is needed.
         last = gates[-1] if gates else None
-        if not isinstance(last, _Gate) or last.ticket is not ticket:
-            gates.append(_Gate(self.end, ticket, failure))
+        if not isinstance(last, _Gate) or last.tickets[-1] is not ticket:
+            gates.append(_Gate(self.end, [ticket], [len(data)], failure))
+        self.write(data)
+
+    def write_after_each(self, tickets: list[Ticket], sizes: list[int], data: bytes, failure: Callable[[str], bytes]) -> None:
+        """Append bytes of which each part, in turn, may only be sent once its ticket is durable; the lists are the outbox's from here on."""
+        self._gates.append(_Gate(self.end, tickets, sizes, failure))
         self.write(data)
 
     def settle(self) -> str | None:
@@ -146,15 +164,16 @@ class Outbox:
         for gate in gates:
             if isinstance(gate, _Mark):
                 break  # what is behind is settled when the mark has been passed
-            state = gate.ticket.state
-            if state is _PENDING:
-                break
-            if state is _FAILED:
+            ticket = gate.waits_for()
+            if ticket is None:
+                opened += 1
+            elif ticket.state is _FAILED:
                 gates.clear()
                 self.end = gate.position
-                self.write(gate.failure(gate.ticket.failure))
-                return gate.ticket.failure or "commit failed"
-            opened += 1
+                self.write(gate.failure(ticket.failure))
+                return ticket.failure or "commit failed"
+            else:
+                break
         del gates[:opened]
         return None
 

@@ -21,6 +21,7 @@ from polymq.gateways.effects import (
     Resume,
     Send,
     SendAfter,
+    SendAfterEach,
     SetTimer,
     TimerName,
     Upgrade,
@@ -141,10 +142,9 @@ class Pump:
             self._crash(connection, error)
 
     def writable(self, connection: Connection) -> None:
-        """Write on, where the last write could not.
+        """Write on, where the last write could not; at the end of the turn, as everybody, if the turn has added something.
 
-        Not at once if this turn has added something: that may be an answer to what was read in it, and would confirm
-        settles that are not in the journal yet. Then it goes out at the end of the turn, as everybody's does.
+        That may be an answer to what was read in it, and would confirm settles that are not in the journal yet.
         """
         if connection.state < ConnectionState.LINGERING and not connection.dirty:
             self._flush(connection)
@@ -197,9 +197,7 @@ class Pump:
         store.poll()
         if self._gated:
             self._settle()
-        deliveries = broker.dispatch()
-        if deliveries:
-            self._deliver(deliveries)
+        self._deliver(broker.dispatch())
         if self._dirty:
             self._flush_all()
         if store.congested is not self._congested:
@@ -208,8 +206,7 @@ class Pump:
     def _hang_up(self, reason: str) -> None:
         """Close every connection without another word: this turn's settles and requeues are not in the journal.
 
-        Whatever a client is told now would confirm them (a later command that is answered does), and they would come
-        back after a crash.
+        A later command that is answered would confirm them, and they would come back after a crash.
         """
         if self._connections:
             log.error("closing every connection: %s", reason)
@@ -341,11 +338,10 @@ class Pump:
                 self._soil(connection)
             elif isinstance(effect, SendAfter):
                 outbox.write_after(effect.ticket, effect.data, effect.failure)
-                outbox.hold_below = 0
-                self._gate(connection)
-                if effect.publishes and not connection.publishes:
-                    connection.publishes = True
-                    self._follow(connection)
+                self._gate(connection, publishes=effect.publishes)
+            elif isinstance(effect, SendAfterEach):
+                outbox.write_after_each(effect.tickets, effect.sizes, effect.data, effect.failure)
+                self._gate(connection, publishes=True)
             else:
                 self._apply_rare(connection, effect)
 
@@ -374,10 +370,14 @@ class Pump:
             case _:
                 raise AssertionError(f"unknown effect {effect!r}")
 
-    def _gate(self, connection: Connection) -> None:
+    def _gate(self, connection: Connection, *, publishes: bool) -> None:
+        connection.outbox.hold_below = 0
         if not connection.gated:
             connection.gated = True
             self._gated.append(connection)
+        if publishes and not connection.publishes:
+            connection.publishes = True
+            self._follow(connection)
 
     def _settle(self) -> None:
         """See whose commits are done."""

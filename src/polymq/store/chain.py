@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Chain"]
 
-_ZEROS: Final = bytes(1024 * 1024)
 _PAGE: Final = 4096
 
 
@@ -33,19 +32,12 @@ def _power_of_two(size_bytes: int) -> int:
 
 
 def prepare(files: Files, path: str, size_bytes: int) -> None:
-    """Make a file of real blocks whose pages are in the page cache. Runs in the worker; raises OSError."""
-    file = files.open(path, create=True)
+    """Make a segment ready, or leave nothing. Runs in the worker; raises OSError."""
     try:
-        try:
-            # Cut first: a file of an earlier life may hold anything.
-            file.truncate(0)
-            file.allocate(size_bytes)
-            for position in range(0, size_bytes, len(_ZEROS)):
-                file.pwrite(_ZEROS[: size_bytes - position], position)
-        finally:
-            file.close()
+        files.prepare(path, size_bytes)
     except OSError:
-        files.remove(path)
+        with suppress(FileNotFoundError):
+            files.remove(path)
         raise
 
 

@@ -8,6 +8,7 @@ descriptor left for the file, has not failed: the next job covers it, too.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -32,6 +33,8 @@ __all__ = ["UNSURE_NAME", "Committer", "checkpoint_entries", "remove_paths", "sy
 UNSURE_NAME: Final = "UNSURE"
 # What became of a part of a sync job: an error text, empty where it went well; None if it could not begin.
 _Outcome: TypeAlias = "str | None"
+# What belongs together in a sync job: files, and the folders that name them.
+_Part: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 # From so many partitions on it is quicker to have the disk begin with all of them before waiting for each.
 _HASTEN_PARTS_MIN: Final = 32
 
@@ -54,43 +57,48 @@ def checkpoint_entries(log: Log) -> Iterator[bytes]:
         yield encode_written((log.number,))
 
 
-def sync_paths(files: Files, paths: Sequence[str], folders: Sequence[str]) -> bool:
-    """Sync files, then the folders that name them; False if one cannot be opened at the moment. Raises OSError. Runs in the worker."""
-    for path in paths:
-        try:
-            file = files.open(path)
-        except OSError as error:
-            if is_passing(error):
-                return False
-            raise
-        try:
-            file.sync()
-        finally:
-            file.close()
-    for folder in folders:
-        try:
+def _outcome(codes: Sequence[int]) -> _Outcome:
+    """Say what became of files: whether one failed, else whether one could not be opened at the moment."""
+    problem: _Outcome = ""
+    for code in codes:
+        if code < 0 and is_passing(OSError(-code, "")):
+            problem = None
+        elif code:
+            return os.strerror(abs(code))
+    return problem
+
+
+def sync_paths(files: Files, paths: Sequence[str], folders: Sequence[str]) -> _Outcome:
+    """Sync files, then the folders that name them. Runs in the worker."""
+    outcome = _outcome(files.sync_files(paths))
+    return _sync_folders(files, folders) if outcome == "" else outcome
+
+
+def _sync_folders(files: Files, folders: Sequence[str]) -> _Outcome:
+    try:
+        for folder in folders:
             files.sync_folder(folder)
-        except OSError as error:
-            if lacks_descriptor(error):
-                return False
-            raise
-    return True
+    except OSError as error:
+        return None if lacks_descriptor(error) else str(error.strerror or error)
+    return ""
 
 
-def _sync_all(files: Files, parts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[_Outcome]:
+def _sync_all(files: Files, parts: Sequence[_Part]) -> list[_Outcome]:
     """Sync the files of each part; return what became of each. Runs in the worker.
 
     The last part is the journal's. If that fails, the page cache may give up frames which say what was written where;
     so a mark is left, the only way that is left, and the next start looks at every partition.
     """
     results: list[_Outcome] = []
+    partitions = parts[:-1]
+    paths = [path for part_paths, _folders in partitions for path in part_paths]
     if len(parts) > _HASTEN_PARTS_MIN:
-        files.hasten([path for paths, _folders in parts for path in paths])
-    for paths, folders in parts:
-        try:
-            results.append("" if sync_paths(files, paths, folders) else None)
-        except OSError as error:
-            results.append(str(error.strerror or error))
+        files.hasten(paths + list(parts[-1][0]))
+    codes = iter(files.sync_files(paths))
+    for part_paths, folders in partitions:
+        outcome = _outcome([next(codes) for _path in part_paths])
+        results.append(_sync_folders(files, folders) if folders and outcome == "" else outcome)
+    results.append(sync_paths(files, *parts[-1]))
     if results[-1]:
         with suppress(OSError):
             files.open(UNSURE_NAME, create=True).close()

@@ -6,18 +6,19 @@ The simulator implements the same two classes over memory, with sectors that a p
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import mmap
 import os
 import sys
-from contextlib import suppress
+from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol
+
+from polymq.store.bulk import hasten_each, prepare_one, sync_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["File", "Files", "RealFiles"]
 
@@ -82,6 +83,16 @@ class Files(Protocol):
 
     def remove(self, path: str) -> None:
         """Remove a file or an empty folder; raises FileNotFoundError, or OSError(ENOTEMPTY)."""
+
+    def sync_files(self, paths: Sequence[str]) -> Sequence[int]:
+        """Make the contents of many files survive a power loss, each whatever becomes of the others (fdatasync).
+
+        Gives a code for each: 0 it is safe, an errno the sync failed, a negative errno it could not be opened. Blocks,
+        releases the GIL once for all of them.
+        """
+
+    def prepare(self, path: str, size: int) -> None:
+        """Make a file of `size` zeros in real blocks, with pages in the page cache, whatever it was before; raises OSError. Like `sync_files`."""
 
     def sync_folder(self, path: str) -> None:
         """Make creations, renames and removals in this folder survive a power loss."""
@@ -177,21 +188,9 @@ class RealFile:
             os.close(descriptor)
 
 
-# Linux: begin to write out the dirty pages of a range, wait for nothing. Never one of the flags that wait: those take
-# note of errors that the next fdatasync would otherwise have reported.
-_SYNC_FILE_RANGE_WRITE: Final = 2
-
-
-def _load_sync_file_range() -> Callable[[int, int, int, int], int]:
-    """Find sync_file_range(2), which Python does not have; a system without it hastens nothing."""
-    found = getattr(ctypes.CDLL(None), "sync_file_range", None)
-    if found is None:
-        return lambda _descriptor, _position, _size, _flags: 0
-    found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    return cast("Callable[[int, int, int, int], int]", found)
-
-
-_sync_file_range: Final = _load_sync_file_range()
+def _names(root: str, paths: Sequence[str]) -> bytes:
+    """Spell paths of the port for `bulk`."""
+    return b"".join([os.fsencode(f"{root}/{path}") + b"\0" for path in paths])
 
 
 class RealFiles:
@@ -241,15 +240,22 @@ class RealFiles:
         else:
             target.unlink()
 
+    def sync_files(self, paths: Sequence[str]) -> Sequence[int]:
+        """See `Files`."""
+        codes = array("i", bytes(4 * len(paths)))
+        if paths:
+            sync_each(_names(self._root, paths), codes)
+        return codes.tolist()
+
     def hasten(self, paths: Sequence[str]) -> None:
         """See `Files`. What other programs have not written yet is left alone (docs/adr/0011)."""
-        for path in paths:
-            with suppress(OSError):
-                descriptor = os.open(self._path(path), os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
-                finally:
-                    os.close(descriptor)
+        hasten_each(_names(self._root, paths), len(paths))
+
+    def prepare(self, path: str, size: int) -> None:
+        """See `Files`."""
+        code = prepare_one(_names(self._root, [path]), size)
+        if code:
+            raise OSError(abs(code), os.strerror(abs(code)), path)
 
     def sync_folder(self, path: str) -> None:
         """See `Files`."""

@@ -22,7 +22,7 @@ from polymq.store.reader import Reader
 from polymq.store.recovery import PARTITIONS_FOLDER, SEGMENT_SUFFIX, log_segments, look_at_active, partition_folder, segment_path, tidy
 from polymq.store.retention import chained, seal
 from polymq.store.segment import MAGIC_LOG, Segment, write_again
-from polymq.store.ticket import Ticket
+from polymq.store.ticket import Ticket, TicketState
 from polymq.store.volume import store_error
 from polymq.wire.batch import seal_fields
 from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, encode_bodies, encode_message
@@ -45,6 +45,8 @@ __all__ = ["Log"]
 _base_offset = attrgetter("base_offset")
 # No batch is open: no protocol has this number.
 _NONE: Final = -1
+# Looking a member up in its enumeration costs more than using it.
+_DONE: Final = TicketState.DONE
 
 
 class Log:
@@ -387,9 +389,8 @@ class Log:
 
     def _write(self, segment: Segment, buffer: bytearray, size: int, end: int, time_ns: int) -> bool:
         """Write `size` staged bytes, up to record `end`, the last batch of `time_ns`; tell whether that went well, else the partition is fenced."""
-        view = memoryview(buffer)[:size]
         try:
-            (segment.file or self._volume.file(segment)).pwrite(view, segment.used)
+            (segment.file or self._volume.file(segment)).pwrite(memoryview(buffer)[:size], segment.used)
         except OSError as error:
             # The view lives on in the traceback, so this buffer cannot grow again.
             self._buffer = None
@@ -434,14 +435,17 @@ class Log:
         if self.failed:
             ticket.fail(self.failed)
             return
-        self._mark_dirty()
-        self.chain.prepare_next()
+        if not self._dirty:
+            self._mark_dirty()
+        assert active is not None
+        if active.used * 2 >= active.size_bytes:
+            self.chain.prepare_next()
         if self.sync:
             self._sync_tickets.append(ticket)
             self._committer.urgent = True
         else:
             self.readable = self._written_end
-            ticket.resolve()
+            ticket.state = _DONE
 
     def fence(self, reason: str) -> None:
         """Take no more writes, for good. What is readable stays so."""

@@ -301,6 +301,33 @@ class FakeFiles:
         self._process.operate("sync_folder", path)
         self._disk.folder(path).sync()
 
+    def sync_files(self, paths: Sequence[str]) -> Sequence[int]:
+        """See `Files`."""
+        return [self._sync_file(path) for path in paths]
+
+    def _sync_file(self, path: str) -> int:
+        try:
+            file = self.open(path)
+        except OSError as error:
+            return -(error.errno or errno.EIO)
+        try:
+            file.sync()
+        except OSError as error:
+            return error.errno or errno.EIO
+        finally:
+            file.close()
+        return 0
+
+    def prepare(self, path: str, size: int) -> None:
+        """See `Files`."""
+        file = self.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.allocate(size)
+            file.pwrite(bytes(size), 0)
+        finally:
+            file.close()
+
     def hasten(self, paths: Sequence[str]) -> None:
         """See `Files`. Does nothing, as it may: what is safe is decided by `sync` alone."""
 

@@ -163,6 +163,47 @@ def test_a_failure_takes_the_place_of_all_behind_the_gate() -> None:
     assert drain(outbox) == b"before OK <disk>"
 
 
+def test_each_part_of_an_answer_waits_for_its_own_ticket() -> None:
+    outbox, tickets = Outbox(), [Ticket() for _ in range(3)]
+    outbox.write(b"before ")
+    outbox.write_after_each(list(tickets), [1, 2, 3], b"122333", failed)
+    outbox.write(b" behind")
+    assert outbox.settle() is None
+    assert drain(outbox) == b"before "
+    tickets[1].state = TicketState.DONE
+    assert outbox.settle() is None
+    assert drain(outbox) == b""
+    tickets[0].state = TicketState.DONE
+    assert outbox.settle() is None
+    assert drain(outbox) == b"122"
+    tickets[2].state = TicketState.DONE
+    assert outbox.settle() is None
+    assert drain(outbox) == b"333 behind"
+    assert not outbox.gated
+
+
+@pytest.mark.parametrize("broken", [0, 1, 2])
+def test_what_is_durable_is_said_before_a_part_that_failed(broken: int) -> None:
+    outbox, tickets = Outbox(), [Ticket(TicketState.DONE) for _ in range(3)]
+    tickets[broken].state, tickets[broken].failure = TicketState.FAILED, "disk"
+    outbox.write_after_each(list(tickets), [1, 2, 3], b"122333", failed)
+    outbox.write(b" behind")
+    assert outbox.settle() == "disk"
+    assert drain(outbox) == [b"", b"1", b"122"][broken] + b"<disk>"
+
+
+def test_more_for_the_last_ticket_of_a_run_needs_no_gate_of_its_own() -> None:
+    outbox, one, two = Outbox(), Ticket(TicketState.DONE), Ticket()
+    outbox.write_after_each([one, two], [1, 1], b"12", failed)
+    outbox.write_after(two, b"2", failed)
+    assert len(outbox._gates) == 1
+    outbox.settle()
+    assert drain(outbox) == b"1"
+    two.state = TicketState.DONE
+    outbox.settle()
+    assert drain(outbox) == b"22"
+
+
 def test_a_failure_always_has_a_reason() -> None:
     outbox = Outbox()
     outbox.write_after(Ticket(TicketState.FAILED), b"OK", failed)

@@ -150,3 +150,19 @@ def test_hastening_touches_nothing(tmp_path: Path) -> None:
     files.hasten(["a", "missing"])
     assert file.pread(2, 0) == b"x"
     file.close()
+
+
+def test_many_files_are_synced_and_each_has_its_code(files: RealFiles) -> None:
+    for name in ("a", "b"):
+        files.open(name, create=True).close()
+    assert list(files.sync_files(["a", "missing", "b"])) == [0, -errno.ENOENT, 0]
+    assert list(files.sync_files([])) == []
+
+
+def test_a_file_is_prepared_or_says_why_not(files: RealFiles) -> None:
+    files.prepare("next", 70_000)
+    file = files.open("next")
+    assert (file.size(), any(file.pread(70_000, 0))) == (70_000, False)
+    file.close()
+    with pytest.raises(FileNotFoundError):
+        files.prepare("no/next", 10)

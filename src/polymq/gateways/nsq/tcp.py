@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from polymq.core.views import PeerView
 from polymq.errors import Refusal, RefusalCode
 from polymq.gateways.contract import HANDSHAKE_TIMEOUT, BaseGateway
-from polymq.gateways.effects import Close, Flush, Send, SendAfter, SetTimer, TimerName
+from polymq.gateways.effects import Close, Flush, Send, SendAfter, SendAfterEach, SetTimer, TimerName
 from polymq.gateways.lifecycle import Liveness, Sign
 from polymq.gateways.login import Credentials, Denied
 from polymq.gateways.nsq.auth import NEVER_NS, Doorkeeper, auth_answer
@@ -112,9 +112,11 @@ class NsqGateway(BaseGateway):
         self._liveness = Liveness(monotonic_ns)
         self._subscription: Subscription | None = None
         self._hold_below = 0
-        # Publishes that are to be answered when `_ok_ticket` is durable.
+        # Publishes that are to be answered when `_ok_ticket` is durable, behind those to other partitions before them.
         self._ok_ticket: Ticket | None = None
         self._ok_count = 0
+        self._ok_tickets: list[Ticket] = []
+        self._ok_sizes: list[int] = []
         self._ok_command = Command.PUB
         self._topic_name = ""
         self._topic_bytes = b""
@@ -184,16 +186,32 @@ class NsqGateway(BaseGateway):
             return
         if ticket is not self._ok_ticket or event.command is not self._ok_command:
             if self._ok_count:
-                self._answer(effects)
+                if event.command is self._ok_command:
+                    self._turn_page()
+                else:
+                    self._answer(effects)
             self._ok_ticket = ticket
             self._ok_command = event.command
         self._ok_count += event.answers
+
+    def _turn_page(self) -> None:
+        """Count what is answered when another ticket is durable."""
+        assert self._ok_ticket is not None
+        self._ok_tickets.append(self._ok_ticket)
+        self._ok_sizes.append(self._ok_count * len(OK_FRAME))
+        self._ok_count = 0
 
     def _answer(self, effects: list[Effect]) -> None:
         """Answer the publishes so far: nothing may be sent before their answers."""
         assert self._ok_ticket is not None
         failure = _FAILURES[self._ok_command]
-        effects.append(SendAfter(self._ok_ticket, ok_frames(self._ok_count), failure))
+        if self._ok_tickets:
+            self._turn_page()
+            tickets, self._ok_tickets = self._ok_tickets, []
+            sizes, self._ok_sizes = self._ok_sizes, []
+            effects.append(SendAfterEach(tickets, sizes, ok_frames(sum(sizes) // len(OK_FRAME)), failure))
+        else:
+            effects.append(SendAfter(self._ok_ticket, ok_frames(self._ok_count), failure))
         self._ok_count = 0
         self._ok_ticket = None
 

@@ -11,7 +11,7 @@ from polymq.core.ports import TicketState
 from polymq.core.settings import CoreSettings
 from polymq.errors import Refusal, RefusalCode
 from polymq.gateways.contract import Peer
-from polymq.gateways.effects import Close, Effect, Flush, Send, SendAfter, SetTimer, TimerName
+from polymq.gateways.effects import Close, Effect, Flush, Send, SendAfter, SendAfterEach, SetTimer, TimerName
 from polymq.gateways.nsq.refusals import publish_refused, settle_refused, subscribe_refused
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.outbox import Outbox
@@ -92,7 +92,7 @@ def subscribed(world: World, ready: int = 10, topic: bytes = b"t") -> Client:
 
 
 def texts(effects: list[Effect]) -> list[bytes]:
-    return [effect.data for effect in effects if isinstance(effect, Send | SendAfter)]
+    return [effect.data for effect in effects if isinstance(effect, Send | SendAfter | SendAfterEach)]
 
 
 def test_a_run_of_publishes_has_one_answer_that_waits_for_the_commit(single: World) -> None:
@@ -110,7 +110,27 @@ def test_a_run_of_publishes_has_one_answer_that_waits_for_the_commit(single: Wor
 def test_publishes_to_two_topics_are_answered_in_order(single: World) -> None:
     client = Client(single)
     effects = client.send(publish(b"t", b"a") + publish(b"u", b"b") + publish(b"u", b"c") + publish(b"t", b"d"))
-    assert texts(effects) == [OK_FRAME, OK_FRAME * 2, OK_FRAME]
+    (answer,) = effects
+    assert isinstance(answer, SendAfterEach)
+    assert (answer.data, answer.sizes) == (OK_FRAME * 4, [10, 20, 10])
+    assert [ticket.state for ticket in answer.tickets] == [TicketState.PENDING] * 3
+    assert answer.tickets[0] is answer.tickets[2]
+    client.turn()
+    assert {ticket.state for ticket in answer.tickets} == {TicketState.DONE}
+    # The next run begins anew.
+    assert texts(client.send(publish(b"t", b"e"))) == [OK_FRAME]
+
+
+def test_each_command_has_an_answer_of_its_own_that_a_failure_names(single: World) -> None:
+    client = Client(single)
+    batch = struct.pack(">III", 9, 1, 1) + b"m"
+    effects = client.send(publish(b"t", b"a") + publish(b"u", b"b") + b"MPUB u\n" + batch + b"MPUB t\n" + batch)
+    publishes, batches = effects
+    assert isinstance(publishes, SendAfterEach)
+    assert isinstance(batches, SendAfterEach)
+    assert (publishes.sizes, batches.sizes) == ([10, 10], [10, 10])
+    assert publishes.failure("no space") == error_frame(b"E_PUB_FAILED PUB failed no space")
+    assert batches.failure("no space") == error_frame(b"E_MPUB_FAILED MPUB failed no space")
 
 
 def test_errors_come_behind_earlier_answers_and_end_the_connection(single: World) -> None:

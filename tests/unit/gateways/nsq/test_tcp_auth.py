@@ -235,7 +235,7 @@ def test_it_is_renewed_by_the_command_that_needs_it(single: World) -> None:
     assert question.request == client.questions[0].request, "with the same secret"
     client.rest += publish(b"t", b"later")
     effects = client.answer(reply(EVERYTHING_ALLOWED, ttl=2))
-    assert texts(effects) == [OK_FRAME * 3, OK_FRAME, OK_FRAME]
+    assert texts(effects) == [OK_FRAME * 4, OK_FRAME]
     client.turn()
     assert {topic.name: topic.message_count for topic in single.broker.catalogue.topics.values()} == {"t": 5, "u": 1}
     client.send(b"SUB t c\nRDY 9\n")

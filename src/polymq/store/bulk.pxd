@@ -1,0 +1,70 @@
+# System calls without Python in between: what a background thread does for many files takes the interpreter's lock once.
+# The twins in bulk.py do the same one call at a time. Results are 0 or an errno, negative if the file could not be opened.
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <unistd.h>
+
+    static int polymq_open(const char *path, int flags) {
+        int descriptor;
+        do descriptor = open(path, flags | O_CLOEXEC, 0640);
+        while (descriptor < 0 && errno == EINTR);
+        return descriptor;
+    }
+
+    static int polymq_sync_file(const char *path) {
+        int descriptor = polymq_open(path, O_RDWR), code = 0;
+        if (descriptor < 0) return -errno;
+        if (fdatasync(descriptor)) code = errno;
+        close(descriptor);
+        return code;
+    }
+
+    static int polymq_hasten_file(const char *path) {
+        int descriptor = polymq_open(path, O_RDONLY), code = 0;
+        if (descriptor < 0) return -errno;
+    #ifdef SYNC_FILE_RANGE_WRITE
+        if (sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE)) code = errno;
+    #endif
+        close(descriptor);
+        return code;
+    }
+
+    static int polymq_write_zeros(int descriptor, long long size) {
+        static const char zeros[65536];
+        long long at = 0;
+        while (at < size) {
+            size_t left = size - at < (long long) sizeof zeros ? (size_t) (size - at) : sizeof zeros;
+            ssize_t written = pwrite(descriptor, zeros, left, at);
+            if (written < 0 && errno != EINTR) return errno;
+            if (written > 0) at += written;
+        }
+        return 0;
+    }
+
+    static int polymq_prepare_file(const char *path, long long size) {
+        int descriptor = polymq_open(path, O_RDWR | O_CREAT), code = 0;
+        if (descriptor < 0) return -errno;
+        if (ftruncate(descriptor, 0)) code = errno;
+        while (!code && (code = posix_fallocate(descriptor, 0, size)) == EINTR) code = 0;
+        if (!code) code = polymq_write_zeros(descriptor, size);
+        close(descriptor);
+        return code;
+    }
+    """
+    int polymq_sync_file(const char *path) nogil
+    int polymq_hasten_file(const char *path) nogil
+    int polymq_prepare_file(const char *path, long long size) nogil
+
+
+cdef inline int sync_file(const unsigned char[::1] names, Py_ssize_t at) noexcept nogil:
+    return polymq_sync_file(<const char *> &names[at])
+
+
+cdef inline int hasten_file(const unsigned char[::1] names, Py_ssize_t at) noexcept nogil:
+    return polymq_hasten_file(<const char *> &names[at])
+
+
+cdef inline int prepare_file(const unsigned char[::1] names, Py_ssize_t at, long long size) noexcept nogil:
+    return polymq_prepare_file(<const char *> &names[at], size)
