@@ -31,7 +31,6 @@ from bench.harness.servers import MissingServerError, Setup, default_polymq
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
-# What a run is expected to need for nsqd's 10 M messages of 200 bytes in memory, and for the page cache of ours.
 # What one run takes of memory, page cache included; a virtual machine's host takes free memory back within seconds.
 WARM_BYTES = 3 << 30
 EXPECTED_ERRORS = (LoadError, MissingServerError, OSError, ValueError, KeyError)

@@ -119,12 +119,14 @@ def idle_connections(bench: Bench, kind: str) -> Figures:
 
 def idle_topics(bench: Bench, kind: str) -> Figures:
     """What is left of the rates when there are 1,000 other topics, each with a channel and a message."""
-    published, consumed = bench.count(2_000_000), bench.count(2_000_000)
+    published, consumed = bench.count(5_000_000), bench.count(5_000_000)
     rates: dict[str, float] = {}
     for idle in (0, 100 if bench.quick else 1000):
         with Server(kind, bench.setup, mem_queue_size=NSQD_DEFAULT_QUEUE if kind == "nsqd" else published) as server:
             if idle:
                 fill_partitions(bench, server, idle)
+            # Idle they are only when what they were given has been synced; the run without them waits as long.
+            time.sleep(SETTLE_S)
             result = bench.generator.run("mpub", server.tcp, messages=published, batch=200, connections=2, window=4, subscribers=1)
             rates["mpub_beside" if idle else "mpub_alone"] = result["rate"]
             result = bench.generator.run("sub", server.tcp, messages=consumed, rdy=2500)

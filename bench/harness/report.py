@@ -22,7 +22,7 @@ COLUMNS = ("nsqd", "polymq", "polymq-fsync")
 NOT_ALIKE = """\
 nsqd is started with room for all messages in memory and keeps them there: a kill loses them. polymq writes every message to
 its log before it answers (the page cache; synced within a second), and with `durability = "fsync"` (last column) it answers
-after the disk has it. Generator and server share the machine; polymq uses one core, nsqd all it can get.
+after the disk has it, with a tenth of the messages. Generator and server share the machine; polymq uses one core, nsqd all it can get.
 """
 
 

@@ -16,7 +16,11 @@ cdef extern from *:
     static int polymq_sync_file(const char *path) {
         int descriptor = polymq_open(path, O_RDWR), code = 0;
         if (descriptor < 0) return -errno;
-        if (fdatasync(descriptor)) code = errno;
+        while (fdatasync(descriptor)) {
+            code = errno;
+            if (code != EINTR) break;
+            code = 0;
+        }
         close(descriptor);
         return code;
     }

@@ -48,6 +48,7 @@ class Chain:
         "_closed",
         "_largest_bytes",
         "_next_size_bytes",
+        "_not_before_ns",
         "_preparing",
         "active",
         "dirty",
@@ -81,6 +82,8 @@ class Chain:
         self._next_size_bytes = 0
         self._largest_bytes = 0
         self._preparing = False
+        # When the next segment may be tried to be made ready again, after it could not be.
+        self._not_before_ns = 0
         self._closed = False
 
     @property
@@ -157,15 +160,6 @@ class Chain:
             self.dirty.append(segment)
         return segment
 
-    def return_to(self, segment: Segment | None) -> None:
-        """Make an earlier segment the active one again; those behind it are gone."""
-        volume = self.volume
-        if self.active is not None:
-            volume.reserved_bytes -= self.active.size_bytes - self.active.used
-        if segment is not None:
-            volume.reserved_bytes += segment.size_bytes - segment.used
-        self.active = segment
-
     def _place(self, segment: Segment, need_bytes: int, *, grow: bool) -> None:
         """Put a file of zeros in a segment's place: the one that is ready, or one made here and now."""
         files = self.volume.files
@@ -219,6 +213,8 @@ class Chain:
         if active is None or self._preparing or self._next_size_bytes or active.used * 2 < active.size_bytes:
             return
         volume = self.volume
+        if self._not_before_ns > volume.clock.monotonic_ns():
+            return
         size = self._size_of_next(0)
         if (volume.full and not self.reserve) or volume.reserved_bytes + size > volume.reserved_bytes_max:
             return
@@ -231,6 +227,7 @@ class Chain:
             # An error comes again, to somebody who is owed it, when the chain has to roll over.
             if isinstance(result, BaseException):
                 volume.reserved_bytes -= size
+                self._not_before_ns = volume.clock.monotonic_ns() + volume.settings.sync_interval_ns
             elif self._closed:
                 volume.reserved_bytes -= size
                 volume.worker.submit(lambda: files.remove(path), lambda _: None, lane=Lane.PREPARE)

@@ -89,6 +89,19 @@ def _sync_all(files: Files, parts: Sequence[_Part]) -> list[_Outcome]:
     The last part is the journal's. If that fails, the page cache may give up frames which say what was written where;
     so a mark is left, the only way that is left, and the next start looks at every partition.
     """
+    try:
+        results = _sync_parts(files, parts)
+    except Exception as error:
+        # No memory, or a bug of ours: nobody knows what was synced, so nothing was. Its text may be empty, its name is not.
+        results = [repr(error)] * len(parts)
+    if results[-1]:
+        with suppress(OSError):
+            files.open(UNSURE_NAME, create=True).close()
+            files.sync_folder("")
+    return results
+
+
+def _sync_parts(files: Files, parts: Sequence[_Part]) -> list[_Outcome]:
     results: list[_Outcome] = []
     partitions = parts[:-1]
     paths = [path for part_paths, _folders in partitions for path in part_paths]
@@ -99,10 +112,6 @@ def _sync_all(files: Files, parts: Sequence[_Part]) -> list[_Outcome]:
         outcome = _outcome([next(codes) for _path in part_paths])
         results.append(_sync_folders(files, folders) if folders and outcome == "" else outcome)
     results.append(sync_paths(files, *parts[-1]))
-    if results[-1]:
-        with suppress(OSError):
-            files.open(UNSURE_NAME, create=True).close()
-            files.sync_folder("")
     return results
 
 
@@ -188,8 +197,8 @@ class Committer:
 
     @property
     def unsynced(self) -> bool:
-        """Whether a sync would find something to do."""
-        return bool(self.dirty or self._journal.chain.dirty)
+        """Whether a sync would find something to do: data, or somebody who waits for one though nothing is left to write."""
+        return bool(self.dirty or self._journal.chain.dirty or self._journal.wants_sync)
 
     def start_if_due(self, now_ns: int) -> None:
         """Start a sync job if it is time: called after every commit."""
@@ -254,7 +263,7 @@ class Committer:
             self.running = False
             self.syncs += 1
             self.sync_ns += self._volume.clock.monotonic_ns() - started_ns
-            results: list[_Outcome] = result if isinstance(result, list) else [str(result)] * len(parts)
+            results: list[_Outcome] = result if isinstance(result, list) else [repr(result)] * len(parts)
             self.syncs_failed += any(results)
             if None not in results:
                 # Else they stay counted until a job has covered everything: publishers wait if that takes long.

@@ -190,7 +190,9 @@ class RealFile:
 
 def _names(root: str, paths: Sequence[str]) -> bytes:
     """Spell paths of the port for `bulk`."""
-    return b"".join([os.fsencode(f"{root}/{path}") + b"\0" for path in paths])
+    names = b"".join([os.fsencode(f"{root}/{path}") + b"\0" for path in paths])
+    assert names.count(0) == len(paths)
+    return names
 
 
 class RealFiles:

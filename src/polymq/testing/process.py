@@ -6,6 +6,7 @@ turns. In which order, and how many at once, is the seed's choice.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from polymq.admin.door import Door, refuse
@@ -88,7 +89,10 @@ class BrokerProcess:
             random_u64=lambda: random.getrandbits(64),
             settings=options.store,
         )
-        settings = CoreSettings() if options.retention_ns is None else CoreSettings(retention_age_ns=options.retention_ns)
+        # A broker that is set to sync makes every topic so; then all else that is answered waits for a sync, too.
+        settings = CoreSettings(sync=all(topic.sync for topic in options.topics))
+        if options.retention_ns is not None:
+            settings = replace(settings, retention_age_ns=options.retention_ns)
         self.broker = Broker(self.store, clock, random, settings=settings)
         self.broker.start()
         self.pump = Pump(self.broker, self.store, clock, self)

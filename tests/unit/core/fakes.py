@@ -209,6 +209,7 @@ class FakeJournal:
         self.history: list[bytes] = []
         self.begun_at = 0
         self.full = False
+        self.last_ticket: FakeTicket | None = None
 
     @property
     def staged(self) -> bool:
@@ -224,6 +225,7 @@ class FakeJournal:
     def ticket(self, *, sync: bool = False) -> FakeTicket:
         ticket = FakeTicket()
         ticket.state = TicketState.DONE
+        self.last_ticket = ticket
         return ticket
 
     @property

@@ -12,11 +12,13 @@ import pytest
 from polymq.core.access import ANONYMOUS
 from polymq.core.broker import Broker
 from polymq.core.policies import TopicPolicy
+from polymq.core.settings import CoreSettings
 from polymq.store import files as files_module
 from polymq.store.files import RealFiles
 from polymq.store.store import Store
 from polymq.store.workers import InlineWorker
 from polymq.wire.slices import MessageBatch
+from polymq.wire.tickets import TicketState
 
 from .fakes import FakeClock, Inbox
 
@@ -30,12 +32,12 @@ if TYPE_CHECKING:
 class Process:
     """A broker over a folder, which can be left in order or as a kill leaves it."""
 
-    def __init__(self, folder: Path, clock: FakeClock) -> None:
+    def __init__(self, folder: Path, clock: FakeClock, *, sync: bool = False) -> None:
         self.clock = clock
         self.store = Store.open(
             RealFiles(str(folder)), InlineWorker(), clock=clock, boot_id="boot", random_u64=lambda: secrets.randbits(63)
         )
-        self.broker = Broker(self.store, clock, random.Random(1))
+        self.broker = Broker(self.store, clock, random.Random(1), settings=CoreSettings(sync=sync))
         self.broker.start()
         self.session: Session = self.broker.session(ANONYMOUS)
 
@@ -52,6 +54,22 @@ class Process:
             self.broker.stop()
             self.broker.snapshot()
         self.store.close(clean=clean)
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["cache", "fsync"])
+def test_who_changes_nothing_is_answered_too(tmp_path: Path, sync: bool) -> None:
+    clock = FakeClock()
+    states = []
+    for _ in range(2):
+        process = Process(tmp_path, clock, sync=sync)
+        for _ in range(2):
+            # Nobody publishes: but for the first time there is nothing to write down.
+            process.session.subscribe("t", "g", listener=Inbox(), lease_ns=10**9)
+            ticket = process.session.journaled()
+            process.turn()
+            states.append(ticket.state)
+        process.end(clean=False)
+    assert states == [TicketState.DONE] * 4
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])

@@ -137,6 +137,29 @@ def test_closing_gives_back_what_is_reserved() -> None:
     assert not late.volume.files.exists(late.next_path)
 
 
+def test_a_segment_that_cannot_be_made_ready_is_not_tried_in_every_turn() -> None:
+    made = chain()
+    files, clock = made.volume.files, made.volume.clock
+    assert isinstance(files, FakeFiles)
+    assert isinstance(clock, FakeClock)
+    active = made.roll(0, room_bytes=100, now_ns=1, epoch=1)
+    made.wrote(active, 4000)
+    files.faults.append(DiskFault("allocate", errno=errno.EIO, count=2))
+    for _ in range(5):
+        made.prepare_next()
+        made.volume.worker.run_completions()
+    assert files.faults[0].count == 1
+    assert made.volume.reserved_bytes == active.size_bytes - active.used
+    clock.advance(made.volume.settings.sync_interval_ns)
+    made.prepare_next()
+    made.volume.worker.run_completions()
+    assert not files.faults
+    clock.advance(made.volume.settings.sync_interval_ns)
+    made.prepare_next()
+    made.volume.worker.run_completions()
+    assert files.exists(made.next_path)
+
+
 def test_a_segment_that_holds_nothing_grows_in_place() -> None:
     made = chain()
     first = made.roll(5, room_bytes=100, now_ns=1, epoch=1)

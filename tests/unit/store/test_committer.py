@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from polymq.store.committer import remove_paths, sync_paths
+from typing import TYPE_CHECKING
+
+from polymq.store.committer import UNSURE_NAME, remove_paths, sync_paths
 from polymq.store.ticket import TicketState
-from polymq.testing.disk import FakeFiles
+from polymq.testing.disk import DiskFault, FakeFiles
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import Harness, bodies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def test_one_job_covers_everything_and_new_names() -> None:
@@ -84,6 +89,63 @@ def test_files_are_synced_before_the_folders_that_name_them() -> None:
     files.watch(lambda kind, path: seen.append(f"{kind} {path}"))
     sync_paths(files, ["a/b"], ["a"])
     assert seen == ["sync a/b", "sync_folder a"]
+
+
+def test_each_partition_has_its_files_synced_before_their_names_and_the_journal_last() -> None:
+    harness = Harness()
+    store = harness.open()
+    for number in (1, 2):
+        store.create_log(number, sync=False).append(MessageBatch.of([b"x"]), now_ns=1, origin=1)
+    seen: list[tuple[str, str]] = []
+    harness.files.watch(lambda kind, path: seen.append((kind, path.partition("/0000000000")[0])) if kind.startswith("sync") else None)
+    store.commit()
+    harness.settle()
+    folders = [f"partitions/000000{number}" for number in (1, 2)]
+    for folder in folders:
+        assert seen.index(("sync", folder)) < seen.index(("sync_folder", folder))
+    assert seen.index(("sync", "journal")) > seen.index(("sync_folder", "partitions"))
+
+
+def test_names_are_not_synced_for_a_file_that_could_not_be() -> None:
+    harness = Harness()
+    store = harness.open()
+    logs = [store.create_log(number, sync=True) for number in (1, 2)]
+    tickets = [log.append(MessageBatch.of([b"x"]), now_ns=1, origin=1) for log in logs]
+    harness.files.faults.append(DiskFault("sync", path="partitions/0000001"))
+    folders: list[str] = []
+    harness.files.watch(lambda kind, path: folders.append(path) if kind == "sync_folder" else None)
+    harness.settle()
+    assert "partitions/0000001" not in folders
+    assert "partitions/0000002" in folders
+    assert [ticket.state for ticket in tickets] == [TicketState.FAILED, TicketState.DONE]
+
+
+class WithoutMemory(FakeFiles):
+    """A disk on which a sync ends in an error that has no text."""
+
+    lacking = False
+
+    def sync_files(self, paths: Sequence[str]) -> Sequence[int]:
+        if self.lacking:
+            raise MemoryError
+        return super().sync_files(paths)
+
+
+def test_a_sync_that_broke_off_without_a_word_has_failed() -> None:
+    files = WithoutMemory()
+    harness = Harness(files=files)
+    store = harness.open()
+    log = store.create_log(1, sync=True)
+    ticket = log.append(MessageBatch.of([b"x"]), now_ns=1, origin=1)
+    files.lacking = True
+    harness.settle()
+    assert ticket.state is TicketState.FAILED
+    assert (log.readable, log.durable) == (0, 0)
+    assert "MemoryError" in store.journal.failed
+    assert store.figures().syncs_failed == 1
+    files.lacking = False
+    # The next start looks at every partition.
+    assert files.exists(UNSURE_NAME)
 
 
 def test_removing_takes_whole_folders_and_what_is_not_there() -> None:

@@ -38,9 +38,15 @@ def test_tickets_without_entries_are_settled_too() -> None:
     store.commit()
     assert written.state is TicketState.DONE
     harness.settle()
-    store.journal.append(b"\x40")
-    harness.settle()
     assert synced.state is TicketState.DONE
+    operations = harness.files.operations
+    later = store.journal.ticket(sync=True)
+    assert store.due_ns is None
+    store.commit()
+    # Nothing is left to write, but somebody waits: that is done at once, and touches no file.
+    assert store.poll()
+    assert (later.state, store.due_ns) == (TicketState.DONE, None)
+    assert harness.files.operations == operations
 
 
 def test_large_entries_and_many_segments_come_back() -> None:

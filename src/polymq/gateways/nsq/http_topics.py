@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq import limits
-from polymq.gateways.nsq.http_answers import DONE, ApiError, arguments, endpoint
+from polymq.gateways.nsq.http_answers import ApiError, arguments, done, endpoint
 from polymq.gateways.nsq.http_arguments import argument, number, topic_argument
 from polymq.gateways.nsq.http_publishing import topic_of
 from polymq.protocols.nsq.names import is_ephemeral, is_valid_name
@@ -42,7 +42,7 @@ def create_topic(request: Request, context: NsqHttp) -> Response:
     given = request.arguments or {}
     if "partitions" not in given and "durability" not in given:
         topic_of(request, context)
-        return DONE
+        return done(context.session.journaled())
     topic, given = topic_argument(request)
     partitions = number(given, "partitions", 0, low=1, high=limits.PARTITIONS_PER_TOPIC_MAX)
     durability = argument(given, "durability", _read_durability, "")
@@ -52,7 +52,7 @@ def create_topic(request: Request, context: NsqHttp) -> Response:
         sync=durability == "fsync" if durability else None,
         ephemeral=is_ephemeral(topic.encode()),
     )
-    return DONE
+    return done(context.session.journaled())
 
 
 def _read_durability(text: str) -> str:
@@ -65,7 +65,7 @@ def _read_durability(text: str) -> str:
 def delete_topic(request: Request, context: NsqHttp) -> Response:
     """POST /topic/delete?topic=."""
     context.session.delete_topic(_topic(request))
-    return DONE
+    return done(context.session.journaled())
 
 
 @endpoint
@@ -75,21 +75,21 @@ def empty_topic(request: Request, context: NsqHttp) -> Response:
     if not is_valid_name(topic.encode("utf-8")):
         raise ApiError(400, "INVALID_TOPIC")
     context.session.empty_topic(topic)
-    return DONE
+    return done(context.session.journaled())
 
 
 @endpoint
 def pause_topic(request: Request, context: NsqHttp) -> Response:
     """POST /topic/pause?topic=."""
     context.session.pause_topic(_topic(request), paused=True)
-    return DONE
+    return done(context.session.journaled())
 
 
 @endpoint
 def unpause_topic(request: Request, context: NsqHttp) -> Response:
     """POST /topic/unpause?topic=."""
     context.session.pause_topic(_topic(request), paused=False)
-    return DONE
+    return done(context.session.journaled())
 
 
 @endpoint
@@ -97,35 +97,35 @@ def create_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/create?topic=&channel=: of a topic that exists."""
     topic, channel = topic_and_channel(request)
     context.session.create_group(topic, channel, ephemeral=is_ephemeral(channel.encode("utf-8")))
-    return DONE
+    return done(context.session.journaled())
 
 
 @endpoint
 def delete_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/delete?topic=&channel=."""
     context.session.delete_group(*topic_and_channel(request))
-    return DONE
+    return done(context.session.journaled())
 
 
 @endpoint
 def empty_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/empty?topic=&channel=."""
     context.session.empty_group(*topic_and_channel(request))
-    return DONE
+    return done(context.session.journaled())
 
 
 @endpoint
 def pause_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/pause?topic=&channel=."""
     context.session.pause_group(*topic_and_channel(request), paused=True)
-    return DONE
+    return done(context.session.journaled())
 
 
 @endpoint
 def unpause_channel(request: Request, context: NsqHttp) -> Response:
     """POST /channel/unpause?topic=&channel=."""
     context.session.pause_group(*topic_and_channel(request), paused=False)
-    return DONE
+    return done(context.session.journaled())
 
 
 def _topic(request: Request) -> str:

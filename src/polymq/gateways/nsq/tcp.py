@@ -441,7 +441,10 @@ class NsqGateway(BaseGateway):
         assert self._subscription is not None
         self._subscription.closing = True
         self._session.credit(self._subscription, 0)
-        self._send(CLOSE_WAIT_FRAME, effects)
+        if self._ok_count:
+            self._answer(effects)
+        # It confirms the settles before it, so it waits for the journal as the answer to a publish does for its log.
+        effects.append(SendAfter(self._session.journaled(), CLOSE_WAIT_FRAME, _close_failed, publishes=False))
 
     # -- output ----------------------------------------------------------------------------------------------------
 
@@ -511,6 +514,11 @@ class NsqGateway(BaseGateway):
 
 def _subscribe_failed(reason: str) -> bytes:
     return error_frame(b"E_SUB_FAILED SUB failed " + reason.encode())
+
+
+def _close_failed(_reason: str) -> bytes:
+    """Say nothing: an answer would confirm settles that come back."""
+    return b""
 
 
 def _publish_failed(command: Command, reason: str) -> bytes:

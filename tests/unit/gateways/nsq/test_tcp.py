@@ -186,7 +186,12 @@ def test_close_wait_stops_deliveries_but_not_settling(single: World) -> None:
     client.send(publish(b"t", b"x"))
     client.turn()
     ((_attempts, message_id, _body),) = client.messages()
-    assert texts(client.send(b"CLS\n")) == [response_frame(b"CLOSE_WAIT")]
+    (answer,) = client.send(b"CLS\n")
+    assert isinstance(answer, SendAfter)
+    assert (answer.data, answer.publishes) == (response_frame(b"CLOSE_WAIT"), False)
+    # It confirms settles: it waits for the journal, and when that fails nothing is said.
+    assert answer.ticket is single.store.journal.last_ticket
+    assert answer.failure("no space") == b""
     assert client.send(b"FIN %b\n" % message_id) == []
     client.send(publish(b"t", b"y"))
     client.turn()
