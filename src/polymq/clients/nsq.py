@@ -330,6 +330,11 @@ class NsqConsumer:
         return self._connection is not None and self._connection is self._subscription and self._connection.is_open
 
     @property
+    def holds_messages(self) -> bool:
+        """Whether messages that came over this connection are still here, waiting or in hand."""
+        return self._in_hand > 0 or bool(self._waiting)
+
+    @property
     def failure(self) -> PolyMQError | None:
         """What made it impossible to go on."""
         return self._failure
