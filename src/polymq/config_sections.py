@@ -187,6 +187,9 @@ class NsqSettings:
         900 * SECOND_NS, DurationKind(MILLISECOND_NS, DURATION_MAX_NS), "the longest timeout that a client may ask for or TOUCH up to"
     )
     max_req_timeout_ns: int = setting(HOUR_NS, DurationKind(0, DURATION_MAX_NS), "the longest delay of REQ and DPUB")
+    max_http_defer_ns: int = setting(
+        0, DurationKind(0, DURATION_MAX_NS), "the longest delay of /pub?defer= and /req; 0s: that of REQ and DPUB, as in nsqd"
+    )
     max_rdy_count: int = setting(2500, CountKind(1, 1_000_000), "the most messages that a client may have in flight")
     max_channel_consumers: int = setting(0, CountKind(0, 1_000_000), "consumers of one channel; 0: no limit")
     max_heartbeat_interval_ns: int = setting(

@@ -86,6 +86,41 @@ def test_the_first_steps_of_the_readme(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("broker")
+def test_keys_and_headers_go_and_come_over_http(shell: Shell) -> None:
+    shell.run("publish", "flights", "departed", "landed", "--key", "DL1149", "--header", "Trace: 7f3a", "--header", "To: KTPA")
+    shell.run("publish", "flights", "--http", "--key", "ü", given=b"one\n\ntwo\n")
+    shell.run("publish", "flights", "--http", given=b"".join(b"%d\n" % number for number in range(5000)))
+    status, written, said = shell.run("consume", "flights", "board", "--http", "--count", "3", "--format", "json")
+    assert (status, said) == (0, "")
+    rows = [json.loads(line) for line in written.splitlines()]
+    assert [(row["key"], row.get("headers"), row["body"]) for row in rows] == [
+        ("DL1149", [["trace", "7f3a"], ["to", "KTPA"]], "departed"),
+        ("DL1149", [["trace", "7f3a"], ["to", "KTPA"]], "landed"),
+        ("ü", None, "one"),
+    ]
+    # Nothing more was out than was wanted, and all that was written is settled: the next one begins behind it.
+    (topic,) = json.loads(shell.run("stats", "--json")[1])
+    assert (topic["groups"]["board"]["waiting"], topic["groups"]["board"]["in_flight"]) == (5001, 0)
+    status, written, _ = shell.run("consume", "flights", "board", "--http", "--idle", "1s", "--format", "body", "--in-flight", "2500")
+    assert (status, written.splitlines()) == (0, ["two", *map(str, range(5000))])
+    (topic,) = json.loads(shell.run("stats", "--json")[1])
+    assert (topic["groups"]["board"]["waiting"], topic["groups"]["board"]["in_flight"]) == (0, 0)
+    assert shell.run("consume", "flights", "board", "--http", "--in-flight", "2501")[0] == 1
+
+
+@pytest.mark.usefixtures("broker")
+def test_ctrl_c_ends_a_consumer_over_http(shell: Shell) -> None:
+    shell.run("publish", "t", "first")
+    with shell.start("consume", "t", "c", "--http", "--format", "body") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"first\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.usefixtures("broker")
 def test_following_shows_messages_as_they_come(shell: Shell) -> None:
     shell.run("publish", "t", "first")
     with shell.start("tail", "t", "-f", "--format", "body") as process:

@@ -33,7 +33,7 @@ PROBE_TIMEOUT_S = 120
 MASKS = (
     (r"\bh\d{1,5}(?=[ &x])", "<R>"),
     (r'"start_time":\d+', '"start_time":<TIME>'),
-    (r"start_time \d{4}-\d\d-\d\dT[0-9:]+Z", "start_time <TIME>"),
+    (r"start_time \d{4}-\d\d-\d\dT[0-9:]+(Z|[+-]\d\d:\d\d)", "start_time <TIME>"),
     (r"uptime \S+", "uptime <TIME>"),
     (r'"(tcp_port|http_port)":\d+', r'"\1":<PORT>'),
     (r'"hostname":"[^"]*"', '"hostname":"<HOST>"'),

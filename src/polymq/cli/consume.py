@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
+from polymq.cli.nsq_http import NsqHttpOption, connected, over_http
 from polymq.cli.render import Form, Shown, render
 from polymq.errors import ConfigError
 
@@ -31,8 +32,11 @@ until nothing has come for five seconds
 [cyan]polymq consume orders spy#ephemeral --format json[/cyan]
 a channel that goes away with this consumer
 
+[cyan]polymq consume orders billing --http --format json[/cyan]
+over HTTP, where messages come with their keys and headers
+
 A message is settled once it is written, and nobody else on that channel gets it. To look without taking, use
-[bold]polymq tail[/bold].
+[bold]polymq tail[/bold]. Over HTTP, what was on its way when Ctrl-C ends this comes again after the message timeout.
 """
 
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
@@ -96,6 +100,10 @@ def consume(
     nsq: Annotated[
         str | None, typer.Option(metavar="ADDRESS", show_default=False, help="the broker (default: as configured, 127.0.0.1:4150)")
     ] = None,
+    http: Annotated[
+        bool, typer.Option("--http", help="over HTTP, which shows keys and headers; --nsq-http alone means it as well")
+    ] = False,
+    nsq_http: NsqHttpOption = None,
 ) -> None:
     """Take messages from a channel and print them. Each is settled once it is written."""
     import asyncio
@@ -106,6 +114,14 @@ def consume(
         idle_seconds = None if idle is None else parse_duration(idle) / NS_PER_S
     except ValueError as error:
         raise ConfigError([f"--idle {idle!r}: {error}"]) from error
+    if over_http(nsq, nsq_http, wanted=http):
+        from polymq.cli import consume_http
+
+        with connected(nsq_http) as broker:
+            consume_http.pour(
+                broker, (topic, channel), form, sys.stdout.buffer, count=count, idle_seconds=idle_seconds, in_flight=in_flight
+            )
+        return
     asyncio.run(_consume((topic, channel), form, count, idle_seconds, in_flight, nsq))
 
 

@@ -122,12 +122,13 @@ def _shown(row: Mapping[str, Any], names: Mapping[str, str]) -> Shown:
     if row["attempts"]:
         place += f" ×{row['attempts']}"
     facts = {name: row[name] for name in ("id", "partition", "offset", "attempts", "headers") if name in row}
-    body = _bytes_of(row, "body")
+    body = bytes_of(row, "body")
     assert body is not None
-    return Shown(row["timestamp"], place, body, _bytes_of(row, "key"), {**names, **facts})
+    return Shown(row["timestamp"], place, body, bytes_of(row, "key"), {**names, **facts})
 
 
-def _bytes_of(row: Mapping[str, Any], name: str) -> bytes | None:
+def bytes_of(row: Mapping[str, Any], name: str) -> bytes | None:
+    """Give a message's body or key as the endpoints write it: as text, or as `…_base64`; None if it has none."""
     if name in row:
         return str(row[name]).encode()
     return base64.b64decode(row[f"{name}_base64"]) if f"{name}_base64" in row else None

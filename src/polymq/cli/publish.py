@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 import typer
 
 from polymq import limits
+from polymq.cli.nsq_http import NsqHttpOption, connected, over_http
 from polymq.errors import ConfigError, PolyMQError
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ all of standard input as one message
 
 [cyan]polymq publish reminders "stand up" --delay 10m[/cyan]
 delivered in ten minutes, across restarts of the broker
+
+[cyan]polymq publish flights departed --key DL1149 --header "Trace: 7f3a"[/cyan]
+with a key and a header, which Spark and polymq consume --http show; over HTTP
 
 It returns once the broker has acknowledged everything.
 """
@@ -124,9 +128,9 @@ def batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield group
 
 
-async def send(producer: Producer, topic: str, bodies: Sequence[bytes], delay_ms: int) -> int:
-    """Publish messages in order; returns how many."""
-    if delay_ms:
+async def send(producer: Producer, topic: str, bodies: Sequence[bytes], delay_ms: int, *, alone: bool = False) -> int:
+    """Publish messages in order, each in a request of its own if there is a delay or they are to be `alone`; returns how many."""
+    if delay_ms or alone:
         for body in bodies:
             await producer.publish(topic, body, delay_ms=delay_ms)
     else:
@@ -138,13 +142,13 @@ async def send(producer: Producer, topic: str, bodies: Sequence[bytes], delay_ms
     return len(bodies)
 
 
-async def send_lines(producer: Producer, topic: str, read: Callable[[], Awaitable[bytes]], delay_ms: int) -> int:
+async def send_lines(producer: Producer, topic: str, read: Callable[[], Awaitable[bytes]], delay_ms: int, *, alone: bool = False) -> int:
     """Publish the lines that `read` gives, chunk by chunk, until it gives nothing; returns how many."""
     lines = Lines()
     count = 0
     while True:
         data = await read()
-        count += await send(producer, topic, lines.feed(data) if data else lines.end(), delay_ms)
+        count += await send(producer, topic, lines.feed(data) if data else lines.end(), delay_ms, alone=alone)
         if not data:
             return count
 
@@ -182,10 +186,16 @@ def publish(
     nsq: Annotated[
         str | None, typer.Option(metavar="ADDRESS", show_default=False, help="the broker (default: as configured, 127.0.0.1:4150)")
     ] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", show_default=False, help="the key of every message; over HTTP")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'NAME: VALUE'", show_default=False, help="a header of every message, several times if need be; over HTTP"),
+    ] = None,
+    http: Annotated[bool, typer.Option("--http", help="over HTTP; --nsq-http alone means it as well")] = False,
+    nsq_http: NsqHttpOption = None,
 ) -> None:
     """Publish messages: given as arguments, or one per line from standard input."""
-    import asyncio
-
+    from polymq.cli.publish_http import described
     from polymq.config_values import parse_duration
 
     if messages and whole:
@@ -194,9 +204,13 @@ def publish(
         delay_ms = parse_duration(delay) // NS_PER_MS
     except ValueError as error:
         raise ConfigError([f"--delay {delay!r}: {error}"]) from error
+    headers = described(key, header or ())
     acknowledged = [0]
     try:
-        asyncio.run(_publish(topic, messages or [], whole, delay_ms, nsq, acknowledged))
+        if over_http(nsq, nsq_http, wanted=http or bool(headers)):
+            _publish_http(topic, messages or [], whole, delay_ms, nsq_http, headers, acknowledged)
+        else:
+            _publish(topic, messages or [], whole, delay_ms, nsq, acknowledged)
     except (PolyMQError, KeyboardInterrupt):
         print(f"stopped; the broker has acknowledged {_messages(acknowledged[0])} to {topic}", file=sys.stderr)
         raise
@@ -207,19 +221,47 @@ def _messages(count: int) -> str:
     return f"{count} message{'' if count == 1 else 's'}"
 
 
-async def _publish(topic: str, messages: list[str], whole: bool, delay_ms: int, nsq: str | None, acknowledged: list[int]) -> None:
+def _publish(topic: str, messages: list[str], whole: bool, delay_ms: int, nsq: str | None, acknowledged: list[int]) -> None:
+    import asyncio
+
     from polymq.cli.reach import address_of
     from polymq.clients.nsq import NsqOptions, NsqProducer
     from polymq.config_values import format_address
 
     address = format_address(address_of("nsq.tcp", nsq))
+
+    async def go() -> None:
+        async with NsqProducer(address, NsqOptions(deadline_seconds=DEADLINE_SECONDS)) as producer:
+            await _send_all(Acknowledged(acknowledged, producer), topic, messages, whole, delay_ms, alone=False)
+
+    asyncio.run(go())
+
+
+def _publish_http(
+    topic: str,
+    messages: list[str],
+    whole: bool,
+    delay_ms: int,
+    nsq_http: str | None,
+    headers: list[tuple[str, bytes]],
+    acknowledged: list[int],
+) -> None:
+    import asyncio
+
+    from polymq.cli.publish_http import HttpProducer
+
+    with connected(nsq_http) as broker:
+        producer = Acknowledged(acknowledged, HttpProducer(broker, headers))
+        asyncio.run(_send_all(producer, topic, messages, whole, delay_ms, alone=bool(headers)))
+
+
+async def _send_all(producer: Producer, topic: str, messages: list[str], whole: bool, delay_ms: int, *, alone: bool) -> None:
+    """Publish what was given: arguments, all of standard input, or its lines."""
     if not messages and not whole and sys.stdin.isatty():
         print("one message per line; Ctrl-D ends", file=sys.stderr)
-    async with NsqProducer(address, NsqOptions(deadline_seconds=DEADLINE_SECONDS)) as connected:
-        producer = Acknowledged(acknowledged, connected)
-        if messages:
-            await send(producer, topic, [message.encode(errors="surrogateescape") for message in messages], delay_ms)
-        elif whole:
-            await send(producer, topic, [sys.stdin.buffer.read()], delay_ms)
-        else:
-            await send_lines(producer, topic, lambda: read_chunk(sys.stdin.fileno()), delay_ms)
+    if messages:
+        await send(producer, topic, [message.encode(errors="surrogateescape") for message in messages], delay_ms, alone=alone)
+    elif whole:
+        await send(producer, topic, [sys.stdin.buffer.read()], delay_ms, alone=alone)
+    else:
+        await send_lines(producer, topic, lambda: read_chunk(sys.stdin.fileno()), delay_ms, alone=alone)

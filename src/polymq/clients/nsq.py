@@ -56,6 +56,8 @@ _DEFAULTS: Final = NsqOptions()
 _PIPELINE_MAX: Final = 1000
 # What nsqd allows unless its reply to IDENTIFY says otherwise.
 _READY_MAX: Final = 2500
+# Messages that wait here, by the most that the server was ever allowed: what has expired on its way comes a second time.
+_ALLOWED_TIMES_MAX: Final = 2
 _CLOSE_SECONDS_MAX: Final = 5.0
 _MS_PER_SECOND: Final = 1000
 
@@ -216,7 +218,8 @@ class NsqConsumer:
     """Consumes one channel of one server: an async iterator of messages.
 
     `max_in_flight` messages at most are with this consumer at a time, waiting or in hand: it is the only bound on
-    what is held in memory, and the server keeps to it. Messages that wait here for longer than the message timeout
+    what is held in memory, and the server keeps to it; of one that does not, no more is read until somebody takes what
+    waits. Messages that wait here for longer than the message timeout
     are dropped (`expired` counts them): the server gives them to somebody by then, maybe to this consumer once more.
 
     `changed` is called whenever messages have come, or the consumer has been subscribed, cut off or stopped: for who
@@ -249,6 +252,8 @@ class NsqConsumer:
         self._subscription: NsqConnection | None = None  # the connection that is subscribed
         # With the time at which the server takes them back.
         self._waiting: deque[tuple[NsqConnection, MessageRun, float]] = deque()
+        self._waiting_count = 0
+        self._ready_most = 0  # of what this connection has been told
         self._message_timeout_seconds = math.inf
         self._unseen: deque[NsqMessage] = deque()
         self._in_hand = 0
@@ -325,6 +330,11 @@ class NsqConsumer:
         return self._connection is not None and self._connection is self._subscription and self._connection.is_open
 
     @property
+    def holds_messages(self) -> bool:
+        """Whether messages that came over this connection are still here, waiting or in hand."""
+        return self._in_hand > 0 or bool(self._waiting)
+
+    @property
     def failure(self) -> PolyMQError | None:
         """What made it impossible to go on."""
         return self._failure
@@ -347,7 +357,7 @@ class NsqConsumer:
     def take(self) -> NsqBatch | None:
         """Take what has come, if something has."""
         while self._waiting and not self._closed:
-            connection, run, expires_at = self._waiting.popleft()
+            connection, run, expires_at = self._next_waiting()
             if not connection.is_open:
                 continue
             if asyncio.get_running_loop().time() >= expires_at:
@@ -421,6 +431,7 @@ class NsqConsumer:
             if not message.is_settled:
                 message.requeue()
         self._waiting.clear()
+        self._waiting_count = 0
         self._unseen.clear()
 
     async def _run(self) -> None:
@@ -467,6 +478,7 @@ class NsqConsumer:
         connection.on_messages = partial(self._received, connection)
         connection.on_failure = self._failed
         self._waiting.clear()
+        self._waiting_count = self._ready_most = 0
         self._unseen.clear()
         self._in_hand = 0
         self._idle.set()
@@ -488,17 +500,31 @@ class NsqConsumer:
         connection = self._connection
         if connection is not None and self.is_subscribed:
             ready_max = connection.agreed.get("max_rdy_count")
-            connection.send(frames.ready(min(self._allowed, ready_max if isinstance(ready_max, int) else _READY_MAX)))
+            count = min(self._allowed, ready_max if isinstance(ready_max, int) else _READY_MAX)
+            self._ready_most = max(self._ready_most, count)
+            connection.send(frames.ready(count))
 
     def _received(self, connection: NsqConnection, run: MessageRun) -> None:
         now = asyncio.get_running_loop().time()
         # Nobody may be taking: then the server sends again what has expired, and it would all lie here.
         while self._waiting and self._waiting[0][2] <= now:
-            self.expired += self._waiting.popleft()[1].count
+            self.expired += self._next_waiting()[1].count
         self._waiting.append((connection, run, now + self._message_timeout_seconds))
+        self._waiting_count += run.count
+        self._hold(connection)
         self.received += run.count
         self._arrived.set()
         self._changed()
+
+    def _next_waiting(self) -> tuple[NsqConnection, MessageRun, float]:
+        found = self._waiting.popleft()
+        self._waiting_count -= found[1].count
+        self._hold(found[0])
+        return found
+
+    def _hold(self, connection: NsqConnection) -> None:
+        """Read no more while far more messages wait than the server was ever allowed: it may send some again that are late."""
+        connection.hold(held=self._waiting_count > _ALLOWED_TIMES_MAX * self._ready_most)
 
     def _ended(self, connection: NsqConnection, count: int) -> None:
         if connection is self._connection:

@@ -1,7 +1,8 @@
 """One connection of an NSQ client: `protocols/nsq/frames` on an asyncio transport.
 
 Answers come in the order of the commands, so waiting is a queue. Writes are gathered and made once per turn of the
-loop: a thousand settles are one `write`. Heartbeats are answered here; a server that falls silent is given up.
+loop: a thousand settles are one `write`. Heartbeats are answered here; a server that falls silent is given up. What
+unfolds to very much is unfolded a little in each turn of the loop, and nothing is read meanwhile.
 How a connection begins is in `nsq_opening.py`; producers and consumers are in `nsq.py`.
 """
 
@@ -20,6 +21,7 @@ from polymq.errors import (
     RefusalCode,
     RemoteProtocolError,
 )
+from polymq.limits import LAYER_PIECES_PER_TURN_MAX
 from polymq.protocols.nsq import frames
 from polymq.protocols.nsq.frames import Error, FrameReader, MessageRun, Response, Violation
 from polymq.wire.layers import LayerFailed, LayerStack
@@ -54,6 +56,8 @@ _WRITE_BUFFER_SIZE_BYTES_HIGH: Final = 1024 * 1024
 _MARK_ID: Final = b"f" * 16
 # Requests without an answer, those that were given up included: far more than a producer ever has under way.
 _WAITING_MAX: Final = 10_000
+# What comes before all is agreed on is a few answers of some hundred bytes, and a handshake.
+_EARLY_SIZE_BYTES_MAX: Final = 1024 * 1024
 
 
 def refused(text: str) -> PolyMQError:
@@ -84,6 +88,9 @@ class NsqConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader()
         self._layers: LayerStack | None = None
+        self._unfold_planned = False
+        self._held = False
+        self._paused = False  # nothing is read: what has come is not all unfolded, or is more than somebody can take
         self._early: bytearray | None = bytearray()  # what has come and is not read yet; None once all is agreed on
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[bytes]] = deque()
@@ -110,16 +117,47 @@ class NsqConnection(asyncio.Protocol):
         self._heard_at = self._loop.time()
         if self._layers is None:
             self._take(data)
-            return
+        else:
+            self._unfold(data)
+
+    def _unfold(self, data: bytes = b"") -> None:
+        """Take what data means inside the layers, as much as one turn has room for."""
+        layers = self._layers
+        assert layers is not None
         try:
-            self._take(self._layers.receive(data))
-            while self._layers.holding and self.reason is None:
-                self._take(self._layers.receive(b""))
+            self._take(layers.receive(data))
+            for _ in range(LAYER_PIECES_PER_TURN_MAX - 1):
+                if not layers.holding or self._held or self.reason is not None:
+                    break
+                self._take(layers.receive(b""))
         except LayerFailed as error:
             self._fail_layer(error)
             return
-        if self._layers.wants_write():
+        if layers.wants_write():
             self.send(b"")
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read more if there is room for it; unfold what a layer holds in the next turn, before anything is read."""
+        if not self.is_open:
+            return
+        assert self._transport is not None
+        holding = self._layers is not None and self._layers.holding
+        if holding and not self._held and not self._unfold_planned:
+            self._unfold_planned = True
+            self._loop.call_soon(self._unfold_on)
+        paused = holding or self._held
+        if paused != self._paused:
+            self._paused = paused
+            if paused:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _unfold_on(self) -> None:
+        self._unfold_planned = False
+        if self.is_open and not self._held:
+            self._unfold()
 
     def _take(self, data: bytes) -> None:
         """Take bytes that have come through all layers."""
@@ -131,6 +169,9 @@ class NsqConnection(asyncio.Protocol):
             frame = bytes(self._early[:size])
             del self._early[:size]
             self._read(frame)
+        if len(self._early) > _EARLY_SIZE_BYTES_MAX:
+            self._early.clear()
+            self._break(RemoteProtocolError(f"more than {_EARLY_SIZE_BYTES_MAX} bytes have come before all was agreed on"))
 
     def _read(self, data: bytes) -> None:
         for frame in self._reader.feed(data):
@@ -221,6 +262,7 @@ class NsqConnection(asyncio.Protocol):
         except LayerFailed as error:
             self._fail_layer(error)
         self.send(b"")  # a handshake may have to be begun
+        self._read_on()
         return waiter
 
     def begin(self) -> None:
@@ -228,6 +270,12 @@ class NsqConnection(asyncio.Protocol):
         early, self._early = self._early, None
         if early:
             self._read(bytes(early))
+
+    def hold(self, *, held: bool) -> None:
+        """Take nothing more of what the server sends, answers and heartbeats included, or go on."""
+        if held != self._held:
+            self._held = held
+            self._read_on()
 
     def mark(self) -> asyncio.Future[None]:
         """Return a future that is done when the server has acted on everything sent so far.
@@ -311,6 +359,8 @@ class NsqConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _check_silence(self) -> None:
+        if self._held:
+            self._heard_at = self._loop.time()  # it is we who do not listen
         left = self._heard_at + self._silence_seconds_max - self._loop.time()
         if left <= 0:
             self._break(ConnectionLost(f"the server has been silent for {self._silence_seconds_max:g} s"))

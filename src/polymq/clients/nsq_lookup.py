@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
@@ -25,6 +26,10 @@ _SERVERS_MAX: Final = 10_000
 _ANSWER_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 _READ_SIZE_BYTES: Final = 64 * 1024
 _NS_PER_SECOND: Final = 10**9
+# What is shown of an entry that is no server.
+_SHOWN_SIZE_MAX: Final = 80
+
+log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ async def find_servers(
 ) -> set[str]:
     """Ask one nsqlookupd; returns addresses, none when it does not know the topic.
 
+    An entry without a usable address is left out, and logged: the other servers are there all the same.
+
     Limits:  an answer has 4 MiB and 10,000 servers at most.
     Raises:  ConnectFailed, DeadlineExceeded, RemoteProtocolError; LocalProtocolError when there is no asking with
              this address or this secret.
@@ -107,20 +114,31 @@ async def find_servers(
     if answer.status != _OK:
         raise RemoteProtocolError(f"nsqlookupd at {address} answered with status {answer.status}")
     try:
-        return _servers(json.loads(answer.body))
+        producers = _producers(json.loads(answer.body))
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise RemoteProtocolError(f"nsqlookupd at {address}: its answer makes no sense: {error!r}") from error
+    found = [_address(producer) for producer in producers]
+    if None in found:
+        example = repr(producers[found.index(None)])[:_SHOWN_SIZE_MAX]
+        log.warning("nsqlookupd at %s: %d of %d servers have no usable address: %s", address, found.count(None), len(found), example)
+    return {server for server in found if server is not None}
 
 
-def _servers(answer: Any) -> set[str]:
-    """Read the answer: as version 1.0 of the API gives it, or wrapped in "data" as nsqlookupd did before 1.0."""
-    answer = answer.get("data") or answer
-    if len(answer["producers"]) > _SERVERS_MAX:
-        raise ValueError(f"{len(answer['producers'])} servers")
-    found = set()
-    for producer in answer["producers"]:
-        host, port = producer.get("broadcast_address") or producer["hostname"], producer["tcp_port"]
-        if not isinstance(host, str) or not host or type(port) is not int or not 0 < port <= _PORT_MAX:
-            raise ValueError(f"no address: {host!r} {port!r}")
-        found.add(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-    return found
+def _producers(answer: Any) -> list[Any]:
+    """Find the list: as version 1.0 of the API gives it, or wrapped in "data" as nsqlookupd did before 1.0."""
+    producers = (answer.get("data") or answer)["producers"]
+    if not isinstance(producers, list):
+        raise TypeError("no list of servers")
+    if len(producers) > _SERVERS_MAX:
+        raise ValueError(f"{len(producers)} servers")
+    return producers
+
+
+def _address(producer: Any) -> str | None:
+    """Write where a server is; None if that cannot be known."""
+    if not isinstance(producer, dict):
+        return None
+    host, port = producer.get("broadcast_address") or producer.get("hostname"), producer.get("tcp_port")
+    if not isinstance(host, str) or not host or type(port) is not int or not 0 < port <= _PORT_MAX:
+        return None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -2,7 +2,8 @@
 
 Every server gets an even share. When there are more servers than messages allowed, some get one each and the others
 wait for their turn: a server that sent nothing in a period gives its place up, one that did keeps it for a while.
-When messages cannot be handled the throttle stops all of them, then tries with a single one.
+When messages cannot be handled the throttle stops all of them, then tries with a single one: there is one place then,
+and it moves in the same way.
 """
 
 from __future__ import annotations
@@ -38,15 +39,19 @@ class Sharing:
         share, rest = divmod(self._total, len(servers))
         return {each: share + (index < rest) for index, each in enumerate(self._order)}
 
-    def rotate(self, servers: Sequence[str], busy: AbstractSet[str]) -> dict[str, int]:
-        """Do the same at the end of a period, in which `busy` sent something: places move if there are too few."""
+    def rotate(self, servers: Sequence[str], busy: AbstractSet[str], limit: int | None = None) -> dict[str, int]:
+        """Do the same at the end of a period, in which `busy` sent something: places move if there are too few.
+
+        `limit` is how many messages the throttle allows in all. Who has a place then comes first.
+        """
         self.divide(servers)
-        if len(servers) > self._total:
-            places = self._order[: self._total]
+        count = self._total if limit is None else min(limit, self._total)
+        if len(servers) > count:
+            places = self._order[:count]
             for each in places:
                 self._kept[each] = self._kept.get(each, 0) + 1
             leaving = [each for each in places if each not in busy or self._kept[each] >= _PERIODS_KEPT_MAX]
-            for each in leaving[: len(servers) - self._total]:
+            for each in leaving[: len(servers) - count]:
                 self._order.remove(each)
                 self._order.append(each)
                 del self._kept[each]

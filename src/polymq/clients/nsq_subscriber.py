@@ -39,7 +39,8 @@ __all__ = ["HandlerOptions", "NsqSubscriber"]
 _DEFAULTS: Final = NsqOptions()
 _LOOKUP: Final = LookupOptions()
 _MS_PER_SECOND: Final = 1000
-# How often places are given to other servers, when there are more of them than messages allowed in flight.
+# How often places are given to other servers, when there are more of them than messages allowed in flight: always so
+# while handling fails, when one server is tried.
 _PERIOD_SECONDS: Final = 5.0
 # The first wait when no nsqlookupd answers; they double up to the interval.
 _LOOKUP_SECONDS_FIRST: Final = 1.0
@@ -388,13 +389,8 @@ class NsqSubscriber:
             return
         now = asyncio.get_running_loop().time()
         live = [address for address, each in self._consumers.items() if each.is_subscribed]
-        if rotate:
-            received = {address: self._consumers[address].received for address in live}
-            shares = self._sharing.rotate(live, {each for each in live if received[each] != self._received.get(each, 0)})
-            self._received = received
-        else:
-            shares = self._sharing.divide(live)
         limit = self._throttle.limit(now)
+        shares = self._rotated(live, limit) if rotate else self._sharing.divide(live)
         for index, address in enumerate(shares):
             self._consumers[address].allow(shares[address] if limit is None else limit if index == 0 else 0)
         until = self._throttle.until()
@@ -403,6 +399,14 @@ class NsqSubscriber:
             self._throttled = None
         if until is not None and until > now:
             self._throttled = asyncio.get_running_loop().call_at(until, self._share)
+
+    def _rotated(self, live: list[str], limit: int | None) -> dict[str, int]:
+        """Share at the end of a period. Who has sent something, or waits for us to handle it, is busy."""
+        received = {address: self._consumers[address].received for address in live}
+        busy = {each for each in live if received[each] != self._received.get(each, 0) or self._consumers[each].holds_messages}
+        self._received = received
+        # While nobody may send anything, silence says nothing.
+        return self._sharing.divide(live) if limit == 0 else self._sharing.rotate(live, busy, limit)
 
     async def _keep_rotating(self) -> None:
         while True:

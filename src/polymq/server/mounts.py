@@ -82,6 +82,7 @@ def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
         body_size_bytes_max=settings.max_body_size_bytes,
         ready_count_max=settings.max_rdy_count,
         requeue_delay_ms_max=settings.max_req_timeout_ns // _NS_PER_MS,
+        http_delay_ms_max=(settings.max_http_defer_ns or settings.max_req_timeout_ns) // _NS_PER_MS,
         heartbeat_interval_ms_max=settings.max_heartbeat_interval_ns // _NS_PER_MS,
         message_timeout_ms=settings.msg_timeout_ns // _NS_PER_MS,
         message_timeout_ms_max=settings.max_msg_timeout_ns // _NS_PER_MS,

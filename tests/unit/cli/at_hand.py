@@ -10,8 +10,12 @@ from polymq.cli.main import app
 from tests.unit.gateways.nsq.http_world import NsqWorld
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
     from typer.testing import Result
+
+    from polymq.cli.nsq_http import Stream
 
 
 class AtHand:
@@ -22,6 +26,7 @@ class AtHand:
         self.asked: list[tuple[str, str]] = []
         self.reached: list[tuple[str, int, str]] = []
         self.closed = 0
+        self.refuse_after: int | None = None
         monkeypatch.setattr("polymq.cli.nsq_http._Connection", self._connect)
         monkeypatch.setattr("polymq.cli.manage.time.time_ns", self.world.clock.wall_ns)
 
@@ -29,10 +34,15 @@ class AtHand:
         self.reached.append((host, port, secret))
         return self
 
-    def __call__(self, method: str, path: str) -> tuple[int, bytes]:
+    def __call__(self, method: str, path: str, body: bytes = b"", headers: Sequence[tuple[str, bytes]] = (), /) -> tuple[int, bytes]:
         self.asked.append((method, path))
-        answer = self.world.ask(method, path)
+        if self.refuse_after is not None and len(self.asked) > self.refuse_after:
+            return 503, b'{"message":"EXITING"}'
+        answer = self.world.ask(method, path, body, headers)
         return answer.status, answer.body
+
+    def stream(self, path: str) -> Stream:
+        raise AssertionError(path)
 
     def close(self) -> None:
         self.closed += 1

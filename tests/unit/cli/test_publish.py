@@ -185,7 +185,7 @@ def test_lines_of_the_input(producers: list[FakeProducer], monkeypatch: pytest.M
     monkeypatch.setattr(publish_module, "read_chunk", read)
     monkeypatch.setattr("sys.stdin", Input)
     acknowledged = [0]
-    asyncio.run(publish_module._publish("t", [], False, 0, "h:1", acknowledged))
+    publish_module._publish("t", [], False, 0, "h:1", acknowledged)
     assert acknowledged == [2]
     assert producers[0].calls[0] == ("t", [b"a", b"b"], 0)
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from polymq.clients.nsq import NsqConsumer, NsqOptions, NsqProducer
 from polymq.errors import ConnectionLost, DeadlineExceeded, LocalProtocolError, Refusal, RefusalCode, RemoteProtocolError
 from polymq.protocols.nsq import encode, events
-from tests.unit.clients.worlds import Server, in_virtual_time
+from tests.unit.clients.worlds import Server, encode_message, in_virtual_time
 
 OPTIONS = NsqOptions(deadline_seconds=5, reconnect_seconds_first=1.0, reconnect_seconds_max=4.0)
 
@@ -557,5 +558,33 @@ def test_a_flush_without_an_answer() -> None:
             server.refusals[events.ForeignId] = None
             with pytest.raises(DeadlineExceeded, match="settling"):
                 await client.flush()
+
+    in_virtual_time(go())
+
+
+@pytest.mark.parametrize("compression", ["", "deflate"])
+def test_a_server_that_sends_far_more_than_it_may_is_not_read_until_somebody_takes(compression: str) -> None:
+    async def go() -> None:
+        server = Server()
+        async with consumer(server, 10, replace(OPTIONS, deflate=bool(compression), message_timeout_ms=900_000)) as client:
+            wire = server.wires[0]
+            body = bytes(64 * 1024)  # a piece for each message
+            for first in range(1, 101, 5):
+                wire.reply(b"".join(encode_message(number, body) for number in range(first, first + 5)))
+            wire.reply(encode.HEARTBEAT_FRAME)
+            await asyncio.sleep(200)  # it is we who are silent
+            assert wire.paused
+            assert 20 < client.received <= 25
+            assert server.took("Nop") == []
+            seen = 0
+            async for batch in client.batches():
+                seen += len(batch)
+                batch.settle()
+                if seen == 100:
+                    break
+            await asyncio.sleep(0.1)
+            assert not wire.paused
+            assert server.took("Nop") == [("Nop",)]
+            assert len(server.wires) == 1
 
     in_virtual_time(go())

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,8 +10,9 @@ import pytest
 from polymq.clients.nsq_connection import NsqConnection, refused
 from polymq.clients.nsq_opening import NsqOptions, connect, open_socket
 from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, LocalProtocolError, Refusal, RefusalCode, RemoteProtocolError
+from polymq.limits import LAYER_PIECE_SIZE_BYTES_MAX, LAYER_PIECES_PER_TURN_MAX
 from polymq.protocols.nsq import encode, events, frames
-from tests.unit.clients.worlds import Server, in_virtual_time
+from tests.unit.clients.worlds import Server, encode_message, in_virtual_time
 
 OPTIONS = NsqOptions(client_id="me", deadline_seconds=5)
 
@@ -213,6 +216,89 @@ def test_a_server_that_breaks_the_protocol(data: bytes) -> None:
         server.wires[0].reply(data)
         await connection.lost
         assert isinstance(connection.reason, RemoteProtocolError)
+
+    in_virtual_time(go())
+
+
+@pytest.mark.parametrize("compression", ["deflate", "snappy"])
+def test_what_unfolds_to_very_much_is_taken_in_many_turns(compression: str) -> None:
+    async def go() -> None:
+        server = Server()
+        connection = await connect("x:1", replace(OPTIONS, deflate=compression == "deflate", snappy=compression == "snappy"), server.open)
+        wire = server.wires[0]
+        got: list[int] = []
+        connection.on_messages = lambda run: got.append(len(run.data))
+        messages = [encode_message(number, bytes(100_000)) for number in range(200)]
+        wire.reply(b"".join(messages))
+        wire.reply(encode.HEARTBEAT_FRAME)
+        most, turns = 0, 0
+        while not server.took("Nop"):
+            before = sum(got)
+            await asyncio.sleep(0)
+            most, turns = max(most, sum(got) - before), turns + 1
+            assert turns < 1000
+        assert sum(got) == sum(map(len, messages))
+        assert most <= LAYER_PIECE_SIZE_BYTES_MAX * LAYER_PIECES_PER_TURN_MAX + 100_034
+        assert not wire.paused
+        await connection.close()
+
+    in_virtual_time(go())
+
+
+def test_nothing_more_is_unfolded_for_a_connection_that_is_closed() -> None:
+    async def go() -> None:
+        server = Server()
+        connection = await connect("x:1", replace(OPTIONS, deflate=True), server.open)
+        got: list[int] = []
+        connection.on_messages = lambda run: got.append(len(run.data))
+        server.wires[0].reply(b"".join(encode_message(number, bytes(100_000)) for number in range(200)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert got
+        before = len(got)
+        await connection.close()
+        await asyncio.sleep(1)
+        assert len(got) == before
+
+    in_virtual_time(go())
+
+
+@pytest.mark.parametrize("compression", ["", "deflate"])
+def test_only_so_much_may_come_before_all_is_agreed_on(compression: str) -> None:
+    async def go() -> None:
+        server = Server()
+        server.settings = replace(server.settings, auth_required=True)
+        server.refusals[events.Auth] = None
+        connecting = asyncio.create_task(connect("x:1", replace(OPTIONS, auth_secret="s", deflate=bool(compression)), server.open))
+        await asyncio.sleep(0.1)
+        # The beginning of an answer that is large enough for all that follows.
+        server.wires[0].reply((32 * 1024 * 1024).to_bytes(4, "big") + bytes(4) + bytes(1024 * 1024 - 8))
+        await asyncio.sleep(0.1)
+        assert not connecting.done()
+        server.wires[0].reply(b"x")
+        with pytest.raises(RemoteProtocolError, match="more than 1048576 bytes have come before all was agreed on"):
+            await connecting
+        assert server.wires[0].ended
+
+    in_virtual_time(go())
+
+
+def test_a_bomb_before_all_is_agreed_on_holds_no_memory() -> None:
+    async def go() -> None:
+        server = Server()
+        server.settings = replace(server.settings, auth_required=True)
+        server.refusals[events.Auth] = None
+        connecting = asyncio.create_task(connect("x:1", replace(OPTIONS, auth_secret="s", deflate=True), server.open))
+        await asyncio.sleep(0.1)
+        bomb = encode_message(1, bytes(50_000_000))
+        tracemalloc.start()
+        server.wires[0].reply(bomb)
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        with pytest.raises(RemoteProtocolError, match="before all was agreed on"):
+            await connecting
+        assert tracemalloc.get_traced_memory()[1] - before < 8 * 1024 * 1024
+        tracemalloc.stop()
 
     in_virtual_time(go())
 

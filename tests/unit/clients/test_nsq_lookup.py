@@ -52,19 +52,46 @@ def test_answers() -> None:
         b"{}",
         b"\xff",
         b'{"producers":5}',
-        b'{"producers":[5]}',
-        b'{"producers":[{}]}',
-        b'{"producers":[{"hostname":7,"tcp_port":1}]}',
-        b'{"producers":[{"hostname":"h","tcp_port":"1"}]}',
-        b'{"producers":[{"hostname":"","tcp_port":1}]}',
-        b'{"producers":[{"hostname":"h","tcp_port":0}]}',
-        b'{"producers":[{"hostname":"h","tcp_port":65536}]}',
+        b'{"producers":null}',
+        b'{"producers":"abc"}',
+        b'{"producers":{"a":1}}',
         b"[" * 100_000,
     ],
 )
 def test_answers_that_make_no_sense(body: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="no sense"):
         found(200, body)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "5",
+        "null",
+        "[]",
+        "{}",
+        '{"hostname":"h"}',
+        '{"tcp_port":1}',
+        '{"hostname":7,"tcp_port":1}',
+        '{"hostname":"h","tcp_port":"1"}',
+        '{"hostname":"h","tcp_port":true}',
+        '{"hostname":"","tcp_port":1}',
+        '{"hostname":"h","tcp_port":0}',
+        '{"hostname":"h","tcp_port":-1}',
+        '{"hostname":"h","tcp_port":65536}',
+    ],
+)
+def test_an_entry_that_is_no_address_does_not_hide_the_others(entry: str, caplog: pytest.LogCaptureFixture) -> None:
+    answer = f'{{"producers":[{entry},{{"hostname":"a","tcp_port":1}},{entry}]}}'
+    assert found(200, answer.encode()) == {"a:1"}
+    (logged,) = caplog.messages
+    assert logged.startswith("nsqlookupd at x:4161: 2 of 3 servers have no usable address: ")
+    assert found(200, f'{{"producers":[{entry}]}}'.encode()) == set()
+
+
+def test_what_is_logged_of_an_entry_has_an_end(caplog: pytest.LogCaptureFixture) -> None:
+    assert found(200, b'{"producers":["' + b"x" * 10_000 + b'"]}') == set()
+    assert len(caplog.messages[0]) < 200
 
 
 def test_answers_with_more_servers_than_there_are() -> None:

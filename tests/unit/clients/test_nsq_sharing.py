@@ -45,6 +45,14 @@ def test_places_do_not_move_when_there_are_enough() -> None:
     assert sharing.divide(["a", "b"]) == sharing.rotate(["a", "b"], set()) == {"a": 3, "b": 2}
 
 
+def test_the_place_for_a_trial_moves_as_well() -> None:
+    sharing = Sharing(100)
+    servers = ["a", "b", "c"]
+    assert [next(iter(sharing.rotate(servers, set(), 1))) for _ in range(4)] == ["b", "c", "a", "b"]
+    assert [next(iter(sharing.rotate(servers, {"b"}, 1))) for _ in range(7)] == ["b"] * 5 + ["c", "a"]
+    assert [next(iter(sharing.rotate(servers, set()))) for _ in range(2)] == ["a", "a"]
+
+
 def test_the_throttle_waits_longer_after_each_failure_and_comes_back_step_by_step() -> None:
     throttle = Throttle(1, 4)
     assert (throttle.limit(0), throttle.until()) == (None, None)

@@ -16,7 +16,7 @@ from polymq.protocols.nsq import events
 from tests.unit.clients.worlds import Server, in_virtual_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from polymq.clients.nsq import NsqMessage
 
@@ -158,6 +158,87 @@ def test_a_handler_that_fails_stops_everything_for_a_while() -> None:
                 servers.at["a:1"].deliver(3)
                 await settle_down()
             assert servers.ready() == {"a:1": 5, "b:1": 5}
+            await every.close()
+            await task
+
+    in_virtual_time(go())
+
+
+def failing_then_well() -> Callable[[NsqMessage], Awaitable[None]]:
+    async def handle(message: NsqMessage) -> None:
+        if message.attempts == 1:
+            raise ValueError("the database is gone")
+
+    return handle
+
+
+def test_after_a_failure_every_server_is_tried_in_its_turn() -> None:
+    async def go() -> None:
+        servers = Servers()
+        names = ["a:1", "b:1", "c:1"]
+        async with subscriber(servers, *names, max_in_flight=12) as every:
+            task = asyncio.create_task(every.run(failing_then_well()))
+            await settle_down()
+            servers.at["b:1"].deliver(1)
+            await asyncio.sleep(2)
+            tried = []
+            for _ in range(6):
+                tried.append(next(name for name in names if servers.ready()[name]))
+                assert sum(servers.ready().values()) == 1
+                await asyncio.sleep(5)
+            assert tried == ["a:1", "b:1", "c:1"] * 2
+            await asyncio.sleep(5)
+            assert servers.ready() == {"a:1": 0, "b:1": 1, "c:1": 0}
+            servers.at["b:1"].deliver(2, attempts=2)
+            await settle_down()
+            assert set(servers.ready().values()) == {4}
+            await every.close()
+            await task
+
+    in_virtual_time(go())
+
+
+def test_a_trial_stays_where_its_message_is_being_handled() -> None:
+    async def go() -> None:
+        servers = Servers()
+        allowed = asyncio.Event()
+
+        async def handle(message: NsqMessage) -> None:
+            await allowed.wait()
+            raise ValueError(message.id)
+
+        async with subscriber(servers, "a:1", "b:1", max_in_flight=10) as every:
+            task = asyncio.create_task(every.run(handle))
+            await settle_down()
+            allowed.set()
+            servers.at["b:1"].deliver(1)
+            await asyncio.sleep(6)
+            assert servers.ready() == {"a:1": 0, "b:1": 1}
+            allowed.clear()
+            servers.at["b:1"].deliver(2)
+            await asyncio.sleep(20)
+            assert servers.ready() == {"a:1": 0, "b:1": 1}
+            allowed.set()
+            await settle_down()
+            assert servers.ready() == {"a:1": 0, "b:1": 0}  # a wait of 2 s
+            await asyncio.sleep(2)
+            assert servers.ready() == {"a:1": 0, "b:1": 1}
+            await every.close()
+            await task
+
+    in_virtual_time(go())
+
+
+def test_silence_does_not_count_while_nobody_may_send() -> None:
+    async def go() -> None:
+        servers = Servers()
+        handling = HandlerOptions(backoff_seconds_first=21)
+        async with subscriber(servers, "a:1", "b:1", max_in_flight=10, handling=handling) as every:
+            task = asyncio.create_task(every.run(failing_then_well()))
+            await settle_down()
+            servers.at["a:1"].deliver(1)
+            await asyncio.sleep(22)
+            assert servers.ready() == {"a:1": 1, "b:1": 0}
             await every.close()
             await task
 

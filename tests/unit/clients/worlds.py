@@ -52,6 +52,10 @@ def in_virtual_time(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
+def encode_message(number: int, body: bytes, attempts: int = 1) -> bytes:
+    return struct.pack(">iiqH", 30 + len(body), 2, 5, attempts) + format_id(number) + body
+
+
 class Wire(asyncio.Transport):
     """The client's end of a connection to `Server`."""
 
@@ -65,6 +69,8 @@ class Wire(asyncio.Transport):
         self.ended = False
         self.rest = b""
         self.layers: LayerStack | None = None
+        self.paused = False
+        self.unread: list[bytes] = []
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes.append(bytes(data))
@@ -92,7 +98,25 @@ class Wire(asyncio.Transport):
     def reply(self, data: bytes) -> None:
         if self.layers is not None:
             data = self.layers.send(data)
-        asyncio.get_running_loop().call_soon(self.protocol.data_received, data)
+        asyncio.get_running_loop().call_soon(self.receive, data)
+
+    def receive(self, data: bytes) -> None:
+        """Give the client what has reached it, if it reads."""
+        if self.paused:
+            self.unread.append(data)
+        else:
+            self.protocol.data_received(data)
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+        unread, self.unread = self.unread, []
+        for data in unread:
+            asyncio.get_running_loop().call_soon(self.receive, data)
 
     def agree(self, agreement: Agreement) -> None:
         """Answer IDENTIFY and put layers in place, in as few reads as a careless server can make of it."""
@@ -111,7 +135,7 @@ class Wire(asyncio.Transport):
             self.push(compression)
             answer += layers.send(encode.OK_FRAME)
         if answer:
-            asyncio.get_running_loop().call_soon(self.protocol.data_received, answer)
+            asyncio.get_running_loop().call_soon(self.receive, answer)
 
     def push(self, layer: Layer) -> None:
         assert self.layers is not None
@@ -193,11 +217,7 @@ class Server:
 
     def deliver(self, *ids: int, attempts: int = 1) -> None:
         """Send messages whose body is their id in decimal."""
-        bodies = [b"%d" % each for each in ids]
-        parts = [
-            struct.pack(">iiqH", 30 + len(body), 2, 5, attempts) + format_id(each) + body for each, body in zip(ids, bodies, strict=True)
-        ]
-        self.wires[-1].reply(b"".join(parts))
+        self.wires[-1].reply(b"".join(encode_message(each, b"%d" % each, attempts) for each in ids))
 
     def took(self, *names: str) -> list[tuple[Any, ...]]:
         """What arrived of some kinds of command."""

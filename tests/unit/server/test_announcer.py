@@ -71,7 +71,7 @@ def test_a_directory_that_is_gone_is_called_again_and_told_everything_again() ->
         assert story.dialer.open == []
         story.wait(0.1)
     stream, connection = story.dialer.open[0].connect()
-    story.world.send(connection, response(write_identity(DIRECTORY)))
+    story.world.send(connection, response(write_identity(DIRECTORY)), response(b"OK"))
     stream.input_ended = True
     story.world.pump.readable(connection)
     story.world.turn()
@@ -81,6 +81,26 @@ def test_a_directory_that_is_gone_is_called_again_and_told_everything_again() ->
     stream, connection = story.dialer.open[0].connect()
     story.world.send(connection, response(write_identity(DIRECTORY)))
     assert stream.outgoing.endswith(b"REGISTER t\n")
+
+
+def test_a_directory_that_says_who_it_is_and_then_nonsense_is_called_ever_more_slowly(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    story = Story()
+    story.announcer.announce_to(["one.invalid:4160"])
+    for pause_s in (1, 2, 4, 8, 15, 15):
+        _, connection = story.dialer.open[0].connect()
+        story.world.send(connection, response(write_identity(DIRECTORY)))
+        story.world.send(connection, response(b"E_INVALID REGISTER limit of 7 registrations reached"))
+        story.world.turn()
+        story.wait(pause_s - 0.1)
+        assert story.dialer.open == []
+        story.wait(0.1)
+    assert caplog.messages == [
+        "nsqlookupd one.invalid:4160: it refuses a command: 'E_INVALID REGISTER limit of 7 registrations reached'; trying again"
+    ]
+    _, connection = story.dialer.open[0].connect()
+    story.world.send(connection, response(write_identity(DIRECTORY)), response(b"OK"))
+    assert caplog.messages[1:] == ["announced to nsqlookupd directory:4160", "nsqlookupd one.invalid:4160: connected again"]
 
 
 def test_the_list_changes_at_run_time() -> None:

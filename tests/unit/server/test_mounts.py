@@ -149,6 +149,18 @@ def test_every_setting_of_the_section_reaches_the_protocol() -> None:
     assert settings.heartbeat_interval_ms_max == 4000
 
 
+def test_deferrals_over_http_may_be_longer_than_nsqds_own() -> None:
+    hour_ms = 3_600_000
+    for section, limits in (
+        (NsqSettings(), (hour_ms, hour_ms)),
+        (NsqSettings(max_req_timeout_ns=5_000_000_000), (5000, 5000)),
+        (NsqSettings(max_http_defer_ns=86_400_000_000_000), (hour_ms, 24 * hour_ms)),
+        (NsqSettings(max_http_defer_ns=1_000_000_000), (hour_ms, 1000)),
+    ):
+        settings = nsq_settings(section)
+        assert (settings.requeue_delay_ms_max, settings.http_delay_ms_max) == limits
+
+
 def test_the_log_level_can_be_changed_by_nsqds_names() -> None:
     logger = logging.getLogger("polymq")
     before = logger.level

@@ -1,9 +1,10 @@
 """One connection to a directory (nsqlookupd, or another polymq's lookup role), which is told what this node has.
 
 After IDENTIFY everything that there is goes out as REGISTER, then every change as it happens, and a PING from time to
-time. Answers come in the order of the commands; only so many may be missing, and not for long, so a directory that
-hangs costs a bounded amount of memory for a bounded time. One that answers nonsense is left and called again later:
-who does that is in `server/announcer.py`.
+time. The directory has accepted this node once it has said OK to all that there was, or to a PING if there was nothing;
+until then every connection to it is one more attempt, and the pauses between them grow. Answers come in the order of
+the commands; only so many may be missing, and not for long, so a directory that hangs costs a bounded amount of memory
+for a bounded time. One that answers nonsense is left and called again later: who does that is in `server/announcer.py`.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class AnnouncingGateway(BaseGateway):
         self.need = self._reader.need
         self._queue: deque[bytes] = deque()
         self._unanswered = 0
+        self._unaccepted = 0  # answers that are missing until the directory has accepted us
         self._leaving = False
         self._reason = "it has closed the connection"
 
@@ -144,6 +146,11 @@ class AnnouncingGateway(BaseGateway):
         if reply != OK:
             self._fail(f"it refuses a command: {_shown(reply)}", effects)
             return False
+        if self._unaccepted:
+            self._unaccepted -= 1
+            if not self._unaccepted:
+                log.info("announced to nsqlookupd %s:%d", self.directory.broadcast_address, self.directory.tcp_port)
+                self._keeper.settle()
         return True
 
     def _introduced(self, reply: bytes, effects: list[Effect]) -> bool:
@@ -152,10 +159,12 @@ class AnnouncingGateway(BaseGateway):
         if self.directory is None:
             self._fail(f"it does not say who it is: {_shown(reply)}", effects)
             return False
-        self._catalogue.tell(self)
+        listing = _Listing()
+        self._catalogue.tell(listing)
+        # nsqd's PINGs come when its clock says so, which may be at once.
+        self._queue.extend(listing.commands() or [PING])
+        self._unaccepted = len(self._queue)
         self._catalogue.follow(self)
-        self._keeper.settle()
-        log.info("announced to nsqlookupd %s:%d", self.directory.broadcast_address, self.directory.tcp_port)
         effects.append(SetTimer(TimerName.HEARTBEAT, self._monotonic_ns() + _PING_INTERVAL_NS))
         return True
 
@@ -203,9 +212,43 @@ class AnnouncingGateway(BaseGateway):
 
     def _tell(self, command: Callable[..., bytes], namespace: str, *names: str) -> None:
         """Queue a command. What NSQ cannot spell, and what lies in another namespace, is nobody's business there."""
-        if not namespace and all(is_valid_name(name.encode("utf-8")) for name in names):
+        if _is_spelled(namespace, *names):
             self._queue.append(command(*names))
             self.ring()
+
+
+class _Listing:
+    """What there is when the directory is told first, in nsqd's form: a topic is named alone only if it has no channel.
+
+    Source: nsqd/lookup.go, connectCallback, NSQ 1.3.0.
+    """
+
+    def __init__(self) -> None:
+        self._channels: dict[str, list[str]] = {}
+
+    def commands(self) -> list[bytes]:
+        """Give the commands, topic by topic."""
+        return [register(topic, channel) for topic, channels in self._channels.items() for channel in channels or [""]]
+
+    def topic_created(self, namespace: str, topic: str) -> None:
+        """Note a topic."""
+        if _is_spelled(namespace, topic):
+            self._channels[topic] = []
+
+    def group_created(self, namespace: str, topic: str, group: str, kind: GroupKind) -> None:
+        """Note a channel. Its topic has been named before."""
+        if kind is GroupKind.WORK and _is_spelled(namespace, topic, group):
+            self._channels[topic].append(group)
+
+    def topic_deleted(self, namespace: str, topic: str) -> None:
+        """Nothing goes while it is told what there is."""
+
+    def group_deleted(self, namespace: str, topic: str, group: str, kind: GroupKind) -> None:
+        """Nothing goes while it is told what there is."""
+
+
+def _is_spelled(namespace: str, *names: str) -> bool:
+    return not namespace and all(is_valid_name(name.encode("utf-8")) for name in names)
 
 
 def _shown(reply: bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import orjson
@@ -64,5 +64,14 @@ def short_duration(ns: int) -> str:
 
 
 def rfc3339(wall_ns: int) -> str:
-    """Write a time to the second."""
-    return datetime.fromtimestamp(wall_ns // NS_PER_SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Write a time to the second, as the clocks here show it: `2026-11-21T01:04:25+01:00`, and Z for no offset.
+
+    Source: time.Format with time.RFC3339 of a local time: the offset is cut to minutes.
+    """
+    local = datetime.fromtimestamp(wall_ns // NS_PER_SECOND, UTC).astimezone()
+    text = local.strftime("%Y-%m-%dT%H:%M:%S")
+    offset = local.utcoffset()
+    if not offset:
+        return text + "Z"
+    hours, minutes = divmod(abs(offset) // timedelta(minutes=1), 60)
+    return f"{text}{'-' if offset < timedelta() else '+'}{hours:02}:{minutes:02}"

@@ -42,7 +42,7 @@ def publish(request: Request, context: NsqHttp) -> Response:
     if size_bytes == 0:
         raise ApiError(400, "MSG_EMPTY")
     topic, given = topic_of(request, context)
-    delay_ns = _delay_ns(given, context.settings.requeue_delay_ms_max)
+    delay_ns = _delay_ns(given, context.settings.http_delay_ms_max)
     key, headers = described(request)
     if key is not None or headers:
         message = Message(bytes(request.body_view), key=key, headers=headers)

@@ -159,7 +159,7 @@ def finish(request: Request, context: NsqHttp) -> Response:
 def requeue(request: Request, context: NsqHttp) -> Response:
     """POST /req?stream=&id=&timeout=: give a message back, to be delivered again after so many ms."""
     stream, given = _stream(request, context)
-    delay_ms = number(given, "timeout", 0, high=context.settings.requeue_delay_ms_max)
+    delay_ms = number(given, "timeout", 0, high=context.settings.http_delay_ms_max)
     message = _one_id(given)
     try:
         stream.session.requeue(stream.subscription, message, delay_ns=delay_ms * NS_PER_MS)

@@ -28,6 +28,7 @@ class NsqSettings:
     body_size_bytes_max: int = 5 * 1024 * 1024  # --max-body-size: IDENTIFY, AUTH and MPUB
     ready_count_max: int = 2500  # --max-rdy-count
     requeue_delay_ms_max: int = 3_600_000  # --max-req-timeout: REQ and DPUB
+    http_delay_ms_max: int = 3_600_000  # of /pub and /req; in nsqd the same flag
     heartbeat_interval_ms: int = 30_000  # half of nsqd's client timeout
     heartbeat_interval_ms_max: int = 60_000  # --max-heartbeat-interval
     message_timeout_ms: int = 60_000  # --msg-timeout

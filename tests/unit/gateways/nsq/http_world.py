@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count
+from typing import TYPE_CHECKING
 
 from polymq import config_sections
 from polymq.gateways.nsq.http import nsq_router
@@ -15,6 +16,9 @@ from polymq.protocols.nsq.settings import NsqSettings
 from polymq.server.nsq_parts import nsqd_options
 from tests.unit.core.conftest import World
 from tests.unit.gateways.http.harness import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NODE = NsqNode(
     broadcast_address="127.0.0.1",
@@ -103,9 +107,10 @@ class NsqWorld(World):
             wire.drain()
         return wire
 
-    def ask(self, method: str, path: str, body: bytes = b"") -> Answer:
-        head = f"{method} {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n\r\n"
-        output = self.raw(head.encode() + body).output
+    def ask(self, method: str, path: str, body: bytes = b"", headers: Sequence[tuple[str, bytes]] = ()) -> Answer:
+        head = f"{method} {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n".encode()
+        more = b"".join(b"%b: %b\r\n" % (name.encode(), value) for name, value in headers)
+        output = self.raw(head + more + b"\r\n" + body).output
         return parse(output, is_head=method == "HEAD")
 
     def get(self, path: str) -> Answer:

@@ -14,6 +14,7 @@ from polymq.gateways.effects import Close, Send, SetTimer, TimerName
 from polymq.gateways.nsq.announce import AnnouncingGateway
 from polymq.limits import LOOKUP_COMMANDS_UNANSWERED_MAX
 from polymq.protocols.nsqlookup.encode import OK, response
+from polymq.protocols.nsqlookup.frames import PING
 from polymq.protocols.nsqlookup.identify import Identity, write_identity
 from tests.unit.core.conftest import World
 from tests.unit.gateways.nsqlookup.memory import SECOND_NS, MemoryDirectory
@@ -114,6 +115,8 @@ def announced(world: World | None = None) -> Story:
     story = Story(world)
     story.hear(HELLO)
     story.turn()
+    if story.sent.endswith(PING):
+        story.hear(OK)
     return story
 
 
@@ -168,14 +171,57 @@ def test_the_bytes_are_nsqds() -> None:
     assert story.taken() == b"  V1IDENTIFY\n" + len(body).to_bytes(4, "big") + body
     assert story.keeper.said == []
     story.hear(HELLO)
-    assert story.taken() == b"REGISTER t\nREGISTER t c\n"
-    assert story.keeper.said == ["settled"]
+    assert story.taken() == b"REGISTER t c\n"
     assert story.gateway.directory == Identity("directory", "vm", http_port=4161, tcp_port=4160)
+    story.hear(OK)
+    world.session.create_topic("u")
+    world.session.create_group("u", "d")
+    story.turn()
+    assert story.taken() == b"REGISTER u\nREGISTER u d\n"
     story.hear(OK, OK)
     world.session.delete_group("t", "c")
     world.session.delete_topic("t")
     story.turn()
     assert story.taken() == b"UNREGISTER t c\nUNREGISTER t\n"
+
+
+def test_a_topic_is_named_alone_only_if_it_has_no_channel() -> None:
+    world = World(1)
+    for topic in ("none", "one", "two", "cursors"):
+        world.session.create_topic(topic)
+    for topic, channel in (("one", "a"), ("two", "b"), ("two", "c")):
+        world.session.create_group(topic, channel)
+    world.session.create_group("cursors", "spark", kind=GroupKind.CURSOR)
+    story = Story(world)
+    story.taken()
+    story.hear(HELLO)
+    assert story.taken() == b"REGISTER none\nREGISTER one a\nREGISTER two b\nREGISTER two c\nREGISTER cursors\n"
+
+
+def test_it_has_accepted_us_when_it_has_accepted_everything() -> None:
+    story = Story(registered(LOOKUP_COMMANDS_UNANSWERED_MAX + 2))
+    story.hear(HELLO)
+    story.world.session.create_topic("more")
+    story.turn()
+    story.hear(OK * LOOKUP_COMMANDS_UNANSWERED_MAX)
+    story.hear(OK)
+    assert story.keeper.said == []
+    story.hear(OK)
+    assert story.keeper.said == ["settled"]
+    story.hear(OK)
+    story.wait(15)
+    story.hear(OK)
+    assert story.keeper.said == ["settled"]
+
+
+def test_it_has_accepted_us_with_a_ping_if_there_is_nothing_else() -> None:
+    story = Story()
+    story.taken()
+    story.hear(HELLO)
+    assert story.taken() == PING
+    assert story.keeper.said == []
+    story.hear(OK)
+    assert story.keeper.said == ["settled"]
 
 
 def test_nothing_is_told_before_the_directory_has_said_who_it_is() -> None:
@@ -305,5 +351,8 @@ def test_nobody_calls_again_when_it_was_our_wish() -> None:
 
 def test_what_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        announced()
+        story = announced(registered(2))
+        story.hear(OK)
+        assert caplog.records == []
+        story.hear(OK)
     assert [record.getMessage() for record in caplog.records] == ["announced to nsqlookupd directory:4160"]

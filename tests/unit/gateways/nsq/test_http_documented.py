@@ -44,7 +44,8 @@ def requested(line: str) -> bytes:
 
 def answered(line: str) -> str:
     """The first line that a broker answers that has a topic and a channel, and one deferred message."""
-    world = NsqWorld()
+    # With the limit that the page sets.
+    world = NsqWorld(settings=NsqSettings(http_delay_ms_max=365 * 86_400_000))
     world.post("/topic/create?topic=flights")
     world.post("/channel/create?topic=flights&channel=board")
     world.publish("flights", b"departed", delay_ns=10**12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -38,8 +39,26 @@ def test_short_durations(ns: int, text: str) -> None:
     assert http_format.short_duration(ns) == text
 
 
-def test_times() -> None:
-    assert http_format.rfc3339(1_795_219_465_999_999_999) == "2026-11-21T00:04:25Z"
+# Zones as POSIX writes them, west of Greenwich first: the machine's own must not matter.
+@pytest.mark.parametrize(
+    ("zone", "text"),
+    [
+        ("UTC0", "2026-11-21T00:04:25Z"),
+        ("GMT0BST,M3.5.0/1,M10.5.0", "2026-11-21T00:04:25Z"),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", "2026-11-21T01:04:25+01:00"),
+        ("EST5EDT,M3.2.0,M11.1.0", "2026-11-20T19:04:25-05:00"),
+        ("<+0545>-5:45", "2026-11-21T05:49:25+05:45"),
+        ("<-0930>9:30", "2026-11-20T14:34:25-09:30"),
+        ("LMT-0:19:32", "2026-11-21T00:23:57+00:19"),
+        ("LMT0:25:21", "2026-11-20T23:39:04-00:25"),
+    ],
+)
+def test_times_are_local_with_their_offset(zone: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", zone)
+        time.tzset()
+        assert http_format.rfc3339(1_795_219_465_999_999_999) == text
+    time.tzset()
 
 
 def test_json_is_escaped_as_go_does() -> None:

@@ -115,6 +115,17 @@ def test_delays(world: NsqWorld, delay: str, status: int) -> None:
     assert world.post(f"/pub?topic=t&defer={delay}", b"x").status == status
 
 
+def test_a_longer_limit_for_delays_over_http() -> None:
+    world = NsqWorld(settings=NsqSettings(http_delay_ms_max=30 * 86_400_000))
+    assert world.post("/pub?topic=t&defer=2592000000", b"x").status == 200
+    assert message(world.post("/pub?topic=t&defer=2592000001", b"x")) == (400, "INVALID_DEFER")
+    subscription = world.consume("t", "c", 10)
+    world.wait(30 * 86_400 - 1)
+    assert inbox(subscription).bodies == []
+    world.wait(2)
+    assert inbox(subscription).bodies == [b"x"]
+
+
 def test_ephemeral_topic(world: NsqWorld) -> None:
     world.post("/pub?topic=t%23ephemeral", b"x")
     world.post("/topic/create?topic=u%23ephemeral")

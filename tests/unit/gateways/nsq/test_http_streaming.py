@@ -15,6 +15,7 @@ from polymq.gateways.effects import SendAfter
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.http_streaming import line
 from polymq.gateways.outbox import BufferPool, Outbox
+from polymq.protocols.nsq.settings import NsqSettings
 from polymq.wire.batch import Message
 from polymq.wire.tickets import TicketState
 from tests.unit.core.fakes import START_NS, FakeTicket
@@ -75,9 +76,9 @@ class Consumer:
 
 
 class StreamWorld(NsqWorld):
-    def __init__(self) -> None:
+    def __init__(self, settings: NsqSettings | None = None) -> None:
         self.consumers: dict[object, Consumer] = {}
-        super().__init__()
+        super().__init__(settings=settings)
 
     def turn(self) -> None:
         for _ in range(1000):
@@ -157,6 +158,16 @@ def test_a_message_is_given_back(world: StreamWorld) -> None:
     assert len(consumer.messages()) == 1
     world.wait(5)
     assert [each["attempts"] for each in consumer.messages()] == [1, 2]
+
+
+def test_a_longer_limit_for_what_is_given_back_over_http() -> None:
+    world = StreamWorld(NsqSettings(http_delay_ms_max=86_400_000))
+    world.publish("t", b"one")
+    consumer = Consumer(world, "topic=t&channel=c")
+    world.turn()
+    (first,) = consumer.messages()
+    assert message(consumer.post("/req", id=first["id"], timeout=86_400_001)) == (400, "INVALID_TIMEOUT")
+    assert consumer.post("/req", id=first["id"], timeout=86_400_000).text == "OK"
 
 
 def test_time_runs_out_unless_it_is_extended(world: StreamWorld) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from polymq.core.views import LatencyView
 from polymq.gateways.nsq import stats_text
+from polymq.gateways.nsq.http_format import rfc3339
 from polymq.gateways.nsq.stats_memory import MemoryFigures
 from polymq.gateways.nsq.stats_model import ClientStats, topic_stats
 
@@ -23,7 +24,7 @@ def test_opening() -> None:
     text = stats_text.opening(
         version="1.3.0", runtime="r", started_at_ns=SECOND_NS, now_ns=62 * SECOND_NS, health="OK", memory=MemoryFigures(gc_total_runs=3)
     )
-    assert text.startswith("nsqd v1.3.0 (built w/r)\nstart_time 1970-01-01T00:00:01Z\nuptime 1m1s\n\nHealth: OK\n\nMemory:\n")
+    assert text.startswith(f"nsqd v1.3.0 (built w/r)\nstart_time {rfc3339(SECOND_NS)}\nuptime 1m1s\n\nHealth: OK\n\nMemory:\n")
     assert text.endswith("   gc_total_runs            \t3\n")
 
 
