@@ -8,7 +8,6 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from polymq.protocols.nsq import encode, events
-from polymq.protocols.nsq.commands import format_id
 from polymq.protocols.nsq.decode import Decoder
 from polymq.protocols.nsq.identify import Agreement, first_agreement, negotiate
 from polymq.protocols.nsq.settings import NsqSettings
@@ -195,7 +194,7 @@ class Server:
         """Send messages whose body is their id in decimal."""
         bodies = [b"%d" % each for each in ids]
         parts = [
-            struct.pack(">iiqH", 30 + len(body), 2, 5, attempts) + format_id(each) + body for each, body in zip(ids, bodies, strict=True)
+            struct.pack(">iiqH", 30 + len(body), 2, 5, attempts) + b"%016x" % each + body for each, body in zip(ids, bodies, strict=True)
         ]
         self.wires[-1].reply(b"".join(parts))
 
