@@ -80,6 +80,35 @@ def test_tls_is_as_the_url_says() -> None:
     assert story.contexts_made == 1, "reading the system's certificates takes long"
 
 
+@pytest.mark.parametrize("asked", [1, limits.QUESTIONS_PER_SERVER_MAX + 1000])
+def test_certificates_that_cannot_be_read_are_a_failure(asked: int, caplog: pytest.LogCaptureFixture) -> None:
+    story = Story()
+
+    def unreadable() -> ssl.SSLContext:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    story.outside = HttpOutside(story.dialer, story.world.pump, story.world.clock, unreadable)
+    for _ in range(asked):
+        story.ask("https://auth.invalid/who?secret=planted")
+    assert story.results == [], "not before ask has returned"
+    for _ in range(asked // limits.QUESTIONS_PER_SERVER_MAX + 5):
+        story.world.turn()
+    assert story.results == [Failure("cannot be asked: [Errno 2] No such file or directory")] * asked
+    assert story.idle()
+    assert not story.outside._servers
+    assert "https://auth.invalid/who: a question cannot be asked" in caplog.text
+    assert "planted" not in caplog.text
+
+
+def test_a_question_that_could_not_be_asked_can_be_cancelled() -> None:
+    story = Story()
+    story.outside = HttpOutside(story.dialer, story.world.pump, story.world.clock, lambda: ssl.create_default_context(cafile="/nowhere"))
+    asked = story.outside.ask(Question("https://auth.invalid/", 5 * SECOND_NS, 2 * SECOND_NS), story.results.append)
+    asked.cancel()
+    assert story.idle()
+    assert story.results == []
+
+
 @pytest.mark.parametrize("url", ["auth.invalid", "ftp://auth.invalid/", "http://auth invalid/"])
 def test_what_is_no_url(url: str) -> None:
     story = Story()
