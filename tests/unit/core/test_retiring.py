@@ -306,24 +306,24 @@ def test_what_is_not_to_be_retired_stays_in_order_and_is_passed_over(single: Wor
 
 def test_the_middle_of_what_was_given_back_is_retired(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were out more often lie among others; a step goes on where the one before ended."""
-    consumer = single.consume("t", "g", 30)
+    consumer = single.consume("t", "g", 200)
     single.session.set_group_policy("t", "g", GroupPolicy(max_attempts=2))
-    for index in range(30):
+    for index in range(200):
         single.publish("t", b"%d" % index)
     single.turn()
-    for message_id in inbox(consumer).ids[10:20]:
+    for message_id in inbox(consumer).ids[150:160]:
         single.session.requeue(consumer, message_id, delay_ns=0)
     single.turn()
     single.session.credit(consumer, 0)
-    for message_id in inbox(consumer).ids[:30]:
+    for message_id in inbox(consumer).ids[:200]:
         single.session.requeue(consumer, message_id, delay_ns=0)
     monkeypatch.setattr(broker, "_SWEEP_EFFORT_PER_STEP", 50)
-    for _ in range(30):
+    for _ in range(60):
         single.wait(1)
-    assert sorted(int(letter.body) for letter in dead_log(single).messages()) == list(range(10, 20))
-    single.session.credit(consumer, 100)
+    assert sorted(int(letter.body) for letter in dead_log(single).messages()) == list(range(150, 160))
+    single.session.credit(consumer, 200)
     single.turn()
-    assert [int(body) for body in inbox(consumer).bodies[40:]] == [*range(10), *range(20, 30)]
+    assert [int(body) for body in inbox(consumer).bodies[210:]] == [*range(150), *range(160, 200)]
 
 
 @pytest.mark.parametrize("ordered", [False, True])
