@@ -36,6 +36,7 @@ __all__ = [
     "LAYER_NS_PER_TURN_MAX",
     "LAYER_PIECES_PER_TURN_MAX",
     "LAYER_PIECE_SIZE_BYTES_MAX",
+    "LOGIN_PATTERNS_LARGE_MAX",
     "LOGIN_PATTERNS_MAX",
     "LOOKUP_ADDRESSES_MAX",
     "LOOKUP_CHANNELS_MAX",
@@ -60,6 +61,7 @@ __all__ = [
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
     "PATTERNS_KEPT_MAX",
+    "PATTERNS_LARGE_KEPT_MAX",
     "PATTERN_SIZE_BYTES_MAX",
     "PEEK_MESSAGES_MAX",
     "PEEK_READ_SIZE_BYTES",
@@ -228,12 +230,15 @@ HTTP_ANSWER_SIZE_BYTES_MAX: Final = 256 * 1024
 HTTP_GUESTS_MAX: Final = 1000
 # Go's client and curl draw the same line, browsers at 20.
 HTTP_REDIRECTS_MAX: Final = 10
-# A regular expression from outside. Names have at most 255 bytes, and alternatives can be entries of their own.
-PATTERN_SIZE_BYTES_MAX: Final = 1024
+# A regular expression from outside: some hundred names as alternatives, which nsqd takes.
+PATTERN_SIZE_BYTES_MAX: Final = 16 * 1024
 # Compiled patterns that are kept, about 3 KiB each: those of all users of a company, or the worst of one attacker.
 PATTERNS_KEPT_MAX: Final = 4096
-# Patterns in one answer of an authentication server: each may take 1 ms of everybody's time to compile.
+# And of the large ones among them, up to 1 MiB each.
+PATTERNS_LARGE_KEPT_MAX: Final = 64
+# Patterns in one answer of an authentication server: each may take 1 ms of everybody's time to compile, a large one 20.
 LOGIN_PATTERNS_MAX: Final = 512
+LOGIN_PATTERNS_LARGE_MAX: Final = 16
 # The secret of a login. It travels in the URL of a question, for which Go's server allows 1 MiB and others 8 KiB.
 SECRET_SIZE_BYTES_MAX: Final = 16 * 1024
 

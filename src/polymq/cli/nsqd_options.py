@@ -21,7 +21,7 @@ from polymq.config import all_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["BY_FLAG", "BY_KEY", "OPTIONS", "Kind", "Option", "from_file", "from_flag", "table", "to_setting"]
+__all__ = ["OPTIONS", "Kind", "Option", "from_file", "from_flag", "table", "to_setting"]
 
 _BOOLS: Final = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), "true") | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), "false"
@@ -136,8 +136,6 @@ OPTIONS: Final = (
     Option("snappy", Kind.BOOL, "true", "nsq.snappy", alone=True),
     Option("enable-experiment", Kind.TEXTS, "", here="there are no experiments", unreleased=True),
 )
-BY_FLAG: Final[Mapping[str, Option]] = {each.flag: each for each in OPTIONS}
-BY_KEY: Final[Mapping[str, Option]] = {each.file_key: each for each in OPTIONS if each.file_key}
 
 
 def from_flag(option: Option, text: str) -> str:

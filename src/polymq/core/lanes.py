@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from polymq import limits
@@ -18,7 +19,7 @@ from polymq.wire.batch import keys_of
 from polymq.wire.crc import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from polymq.core.group import Delivery, Subscription
     from polymq.core.kernel import Kernel
@@ -68,9 +69,13 @@ class Lanes:
         self._ready.clear()
         self._loose.clear()
         self._unknown.clear()
+        # What is on its way to the dead letters has left its lane, though its slot waits for the disk; so has what was put aside.
+        left = self._group.retiring.moving() if self._group.retiring is not None else set()
+        left.update(self._group.unreadable)
         for share in self._group.shares:
             number = share.partition.number << limits.OFFSET_BITS
-            self._unknown.extend(number | offset for offset, _state, _attempts in share.window.unsettled())
+            ids = (number | offset for offset, _state, _attempts in share.window.unsettled())
+            self._unknown.extend(message_id for message_id in ids if message_id not in left)
 
     # -- handing out -----------------------------------------------------------------------------------------------
 
@@ -79,8 +84,10 @@ class Lanes:
         while True:
             if not self._ready and not self._loose and not self._fill():
                 return None
-            lane = self._ready[0] if self._ready else _LOOSE
-            message_id = self._queues[lane][0] if self._ready else self._loose[0]
+            message_id = self._foremost()
+            if message_id is None:
+                self._unready()
+                continue
             share, offset = self._place(message_id)
             if share.window.slot(offset)[0] != WAITING:
                 # Given out meanwhile, or gone: whoever ends that says so.
@@ -102,6 +109,14 @@ class Lanes:
                 self._leave(message_id)
                 continue
             return self._group.give_again(consumer, share, offset, piece, now_ns)
+
+    def _foremost(self) -> int | None:
+        """Give the foremost candidate; None if what waited there was dropped."""
+        if self._ready:
+            queue = self._queues.get(self._ready[0])
+            return queue[0] if queue else None
+        message_id = self._loose[0]
+        return message_id if message_id in self._lane_of else None
 
     def _unready(self) -> None:
         """Take the foremost candidate away."""
@@ -212,6 +227,26 @@ class Lanes:
             self._ready.append(lane)
         else:
             del self._queues[lane]
+
+    def drop(self, gone: Collection[int]) -> None:
+        """Forget messages that waited and were settled; whoever comes after them takes their place."""
+        unknown = False
+        for message_id in gone:
+            lane = self._lane_of.pop(message_id, None)
+            if lane is None:
+                unknown = True
+            elif lane != _LOOSE:
+                # A lane whose first message waits is ready: nothing is to be said of it.
+                queue = self._queues[lane]
+                queue.remove(message_id)
+                if not queue:
+                    del self._queues[lane]
+        if unknown:
+            self._unknown = deque(message_id for message_id in self._unknown if message_id not in gone)
+
+    def ids(self, start: int, count: int) -> list[int]:
+        """Give the ids of at most `count` messages, waiting or not, without the `start` that came first."""
+        return list(islice(chain(self._lane_of, self._unknown), start, start + count))
 
     def waiting(self) -> Iterator[int]:
         """Give the ids of what waits."""

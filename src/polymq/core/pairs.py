@@ -6,7 +6,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
 __all__ = ["PairQueue"]
 
@@ -49,6 +49,21 @@ class PairQueue:
     def firsts(self) -> Iterator[int]:
         """Give the first number of each pair, in order."""
         return iter(self._firsts[self._head :])
+
+    def firsts_from(self, start: int, count: int) -> array[int]:
+        """Give the first number of at most `count` pairs, beginning with the one that has `start` before it. A copy."""
+        start += self._head
+        return self._firsts[start : start + count]
+
+    def take_out(self, start: int, count: int, unwanted: Container[int]) -> None:
+        """Of the `count` pairs behind the foremost `start`, take those out whose first number is unwanted.
+
+        Cost: O(count), and one move in memory of what lies behind.
+        """
+        place = slice(self._head + start, self._head + start + count)
+        kept = [index for index, first in enumerate(self._firsts[place], place.start) if first not in unwanted]
+        firsts, seconds = self._firsts, self._seconds
+        firsts[place], seconds[place] = array("q", [firsts[index] for index in kept]), array("q", [seconds[index] for index in kept])
 
     def keep(self, wanted: Callable[[int], bool]) -> None:
         """Keep the pairs whose first number is wanted. O(n)."""

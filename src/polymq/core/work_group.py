@@ -121,6 +121,12 @@ class WorkGroup(Leases):
         for share in self.shares:
             self.retire().expire(share)
 
+    def sweep(self, effort: int) -> int:
+        """Retire given-back messages, also when there is nobody to ask for them; gives what is left of `effort`."""
+        if not self.policy.max_attempts and not self.topic.policy.ttl_ns:
+            return effort
+        return self.retire().sweep(effort)
+
     def awaken(self) -> None:
         """Have a dispatch look at the group."""
         self._kernel.wake(self)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from polymq.core.patterns import Pattern
     from polymq.gateways.login import Logins
 
-__all__ = ["make_logins", "read_keys"]
+__all__ = ["asks_over_tls", "make_logins", "read_keys"]
 
 _ACTIONS: Final = {action.value: action for action in Action}
 _DIGEST_SIZE_BYTES: Final = 32
@@ -86,6 +86,12 @@ def _servers(section: NsqSettings, problems: list[str]) -> AuthServers | None:
         connect_timeout_ns=section.http_client_connect_timeout_ns,
         request_timeout_ns=section.http_client_request_timeout_ns,
     )
+
+
+def asks_over_tls(address: str) -> bool:
+    """Say whether an authentication server is called by HTTPS from the beginning; others may point there later."""
+    place = where(server_url(address))
+    return place is not None and place.secure
 
 
 def read_keys(text: str) -> tuple[dict[bytes, Login], list[str]]:

@@ -231,6 +231,7 @@ def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp
     """Say what nsqd's endpoints know."""
     section = node.settings.nsq
     level = _NSQ_LEVELS.get(node.settings.server.log_level, node.settings.server.log_level)
+    told_http_port = section.broadcast_http_port or http_port
     return NsqHttp(
         session=node.broker.session(ANONYMOUS),
         clock=node.clock,
@@ -245,12 +246,12 @@ def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp
             https_address=_option(section.https),
             data_path=str(node.settings.server.data),
             broadcast_tcp_port=section.broadcast_tcp_port or tcp_port,
-            broadcast_http_port=section.broadcast_http_port or http_port,
+            broadcast_http_port=told_http_port,
             runtime=f"python{platform.python_version()}",
         ),
         make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
         settings=settings,
-        options=nsqd_options(section, node.settings.store, broadcast_address=_broadcast_address(node), http_port=http_port),
+        options=nsqd_options(section, node.settings.store, broadcast_address=_broadcast_address(node), http_port=told_http_port),
         change_log_level=_change_log_level,
         change_lookupd_addresses=discovery.announce_to,
         changing=NsqChanging(level, list(section.lookupd_tcp_addresses)),
@@ -315,7 +316,8 @@ def _lookup_listeners(node: Node, backlog: int) -> dict[str, SocketListener]:
 def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:
     """Send statistics to statsd, if the settings say where it is."""
     http = next((mount.listener for mount in mounts if mount.what == _NSQ_HTTP), None)
-    sender = statsd_sender(node, broadcast_address=_broadcast_address(node), http_port=_port(http))
+    http_port = node.settings.nsq.broadcast_http_port or _port(http)
+    sender = statsd_sender(node, broadcast_address=_broadcast_address(node), http_port=http_port)
     if sender is not None:
         tasks.start("statsd", sender.run())
 

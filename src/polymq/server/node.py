@@ -9,9 +9,8 @@ import logging
 import random
 import resource
 import secrets
-import ssl
 import time
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,19 +18,23 @@ from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
 from polymq.gateways.http.guard import Guests
 from polymq.limits import LOOKUP_QUESTIONS_TOTAL_MAX
-from polymq.server.access import make_logins
+from polymq.server.access import asks_over_tls, make_logins
 from polymq.server.dialer import SocketDialer
 from polymq.server.outside import HttpOutside
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
 from polymq.server.statistics import register_process, register_store
+from polymq.server.tls import client_context
 from polymq.store.files import RealFiles
 from polymq.store.settings import StoreSettings
 from polymq.store.store import Store
 from polymq.store.workers import ThreadWorker
 
 if TYPE_CHECKING:
-    from polymq.config_sections import Settings
+    import ssl
+    from collections.abc import Callable
+
+    from polymq.config_sections import NsqSettings, Settings
 
 __all__ = ["DESCRIPTORS_KEPT", "Node", "SystemClock", "connections_max", "core_settings", "store_settings"]
 
@@ -98,6 +101,7 @@ class Node:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.logins = make_logins(settings)
+        make_tls = _client_tls(settings.nsq)
         self.clock = SystemClock()
         self.started_at_ns = self.clock.wall_ns()
         self.wake_up = WakeUp()
@@ -127,7 +131,7 @@ class Node:
         register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
         register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
-        ask = partial(HttpOutside, self.dialer, self.pump, self.clock, partial(_client_context, settings))
+        ask = partial(HttpOutside, self.dialer, self.pump, self.clock, make_tls)
         self.outside = self.pump.outside = ask()
         # Directories are asked for themselves, so that no authentication server can cost a new topic its channels.
         self.directories_outside = ask(questions_max=LOOKUP_QUESTIONS_TOTAL_MAX)
@@ -154,9 +158,12 @@ class Node:
         self.wake_up.close()
 
 
-def _client_context(settings: Settings) -> ssl.SSLContext:
-    """Say who vouches for the servers that are asked over HTTPS, as nsqd does: those who vouch for clients, or the system's."""
-    return ssl.create_default_context(cafile=settings.nsq.tls_root_ca_file or None)
+def _client_tls(section: NsqSettings) -> Callable[[], ssl.SSLContext]:
+    """Give how servers are asked over HTTPS. What is sure to be used, or to be wrong, is read now. Raises ConfigError."""
+    make_tls = cache(partial(client_context, section))
+    if section.tls_root_ca_file or any(asks_over_tls(address) for address in section.auth_http_addresses):
+        make_tls()
+    return make_tls
 
 
 def _boot_id() -> str:

@@ -8,6 +8,7 @@ asked at a time, so whoever asks another one does not notice, however many wait 
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections import deque
 from functools import partial
@@ -35,6 +36,8 @@ _AT_ONCE: Final = 0  # a due time that is always past
 _TOO_MANY: Final = Failure("too many questions at a time")
 _TOO_LATE: Final = Failure("no answer in time")
 _NO_URL: Final = Failure("not a URL of http or https")
+
+log = logging.getLogger(__name__)
 
 
 class _Asking:
@@ -187,6 +190,16 @@ class HttpOutside:
         asking.alarm = self._alarms.call_at(asking.deadline_ns, partial(self._expire, asking))
 
     def _dial(self, asking: _Asking) -> None:
+        """Have a connection made. Whatever is wrong with that concerns whoever asks, and none of those whose turn this is."""
+        try:
+            self._connect(asking)
+        except Exception as error:  # certificates that cannot be read, or our own bug
+            log.exception("%s: a question cannot be asked", asking.question.shown)
+            failure = Failure(f"cannot be asked: {error}")
+            # Not from here: of a thousand that wait for a turn each would fail within the one before.
+            asking.dial = self._alarms.call_at(_AT_ONCE, partial(self._finish, asking, failure))
+
+    def _connect(self, asking: _Asking) -> None:
         place = where(asking.question.url)
         if place is None:
             self._finish(asking, _NO_URL)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from polymq.config_sections import NsqSettings
     from polymq.wire.tls import TlsContext
 
-__all__ = ["http_requires_tls", "server_context", "tcp_requires_tls"]
+__all__ = ["client_context", "http_requires_tls", "server_context", "tcp_requires_tls"]
 
 _NO_POLICY: Final = "none"
 _ANY_CERTIFICATE: Final = "require"
@@ -50,6 +50,15 @@ def server_context(section: NsqSettings) -> TlsContext | None:
         raise ConfigError([f"nsq.tls_cert, nsq.tls_key, nsq.tls_root_ca_file: {_reason(error)}"]) from error
 
 
+def client_context(section: NsqSettings) -> ssl.SSLContext:
+    """Say who vouches for the servers that we ask, as nsqd does: those who vouch for clients, or the system's. Raises ConfigError."""
+    try:
+        roots = Path(section.tls_root_ca_file).expanduser() if section.tls_root_ca_file else None
+        return ssl.create_default_context(cafile=roots)
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"nsq.tls_root_ca_file: {_reason(error, section.tls_root_ca_file)}"]) from error
+
+
 def _context(section: NsqSettings, certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if section.tls_min_version == "tls1.3" else ssl.TLSVersion.TLSv1_2
@@ -69,9 +78,9 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted, and there is nobody to ask for its password")
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, file: str = "a file") -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or 'a file'}: {error.strerror}"
+        return f"{error.filename or file}: {error.strerror}"
     return str(error)

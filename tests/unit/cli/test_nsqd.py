@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from polymq.cli.main import app
 from polymq.cli.nsq_flags import Plan, Program, read_arguments, usage
 from polymq.cli.nsqd import EXAMPLES, NSQD, plan
-from polymq.cli.nsqd_options import BY_FLAG, OPTIONS, Option
+from polymq.cli.nsqd_options import OPTIONS, Kind, Option
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
 
@@ -163,8 +163,7 @@ def test_syncing_every_message_is_durability() -> None:
 
 
 def test_what_is_not_served_is_refused_unless_it_changes_nothing() -> None:
-    text = BY_FLAG["tls-cert"].kind
-    new = (Option("new-thing", text, "", "nsq.new_thing"), Option("new-detail", text, "x", "nsq.new_detail", alone=True))
+    new = (Option("new-thing", Kind.TEXT, "", "nsq.new_thing"), Option("new-detail", Kind.TEXT, "x", "nsq.new_detail", alone=True))
     program = Program("nsqd", (*OPTIONS, *new), NSQD.defaults)
 
     def asked(*arguments: str) -> Plan:

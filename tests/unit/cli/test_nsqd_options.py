@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polymq import config
-from polymq.cli.nsqd_options import BY_FLAG, BY_KEY, OPTIONS, Kind, from_file, from_flag, table, to_setting
+from polymq.cli.nsqd_options import OPTIONS, Kind, from_file, from_flag, table, to_setting
 from polymq.config_values import parse_duration
 from tests.project.layout import ROOT
+
+BY_FLAG = {each.flag: each for each in OPTIONS}
+BY_KEY = {each.file_key: each for each in OPTIONS if each.file_key}
 
 
 def test_every_option_has_a_meaning_and_a_name_of_its_own() -> None:

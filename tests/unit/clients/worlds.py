@@ -8,7 +8,6 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from polymq.protocols.nsq import encode, events
-from polymq.protocols.nsq.commands import format_id
 from polymq.protocols.nsq.decode import Decoder
 from polymq.protocols.nsq.identify import Agreement, first_agreement, negotiate
 from polymq.protocols.nsq.settings import NsqSettings
@@ -53,7 +52,7 @@ def in_virtual_time(main: Coroutine[Any, Any, None]) -> None:
 
 
 def encode_message(number: int, body: bytes, attempts: int = 1) -> bytes:
-    return struct.pack(">iiqH", 30 + len(body), 2, 5, attempts) + format_id(number) + body
+    return struct.pack(">iiqH", 30 + len(body), 2, 5, attempts) + b"%016x" % number + body
 
 
 class Wire(asyncio.Transport):

@@ -6,6 +6,7 @@ import pytest
 
 from polymq.core.policies import Full, GroupPolicy, TopicPolicy
 from polymq.errors import Refusal, RefusalCode
+from polymq.wire.records import Message
 
 from .conftest import SECOND_NS, World, inbox
 
@@ -106,6 +107,67 @@ def test_given_back_messages_are_older_than_new_ones(single: World) -> None:
     single.turn()
     assert inbox(consumer).bodies[2:] == [b"c", b"d", b"e"]
     assert single.view().groups[0].dropped_count == 2
+
+
+def test_an_ordered_group_drops_its_oldest_as_well(world: World) -> None:
+    consumer = world.consume("t", "g", 1)
+    world.session.set_group_policy("t", "g", GroupPolicy(ordered=True))
+    world.session.set_topic_policy("t", TopicPolicy(messages_max=4, full=Full.DROP_OLDEST))
+    for index in range(12):
+        world.session.publish_messages("t", [Message(b"%d" % index, key=b"same")], origin=1)
+        world.turn()
+    view = world.view().groups[0]
+    assert (view.leased, view.depth, view.dropped_count) == (1, 3, 8)
+    for _ in range(4):
+        world.settle(consumer, inbox(consumer).ids[-1])
+        world.turn()
+    assert inbox(consumer).bodies == [b"0", b"9", b"10", b"11"]
+    world.restart()
+    again = world.consume("t", "g", 100)
+    world.turn()
+    assert inbox(again).got == []
+
+
+def test_lanes_of_which_everything_was_dropped_are_gone(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    single.session.set_group_policy("t", "g", GroupPolicy(ordered=True))
+    for key, body in ((b"a", b"a1"), (b"b", b"b1"), (b"c", b"c1"), (None, b"x"), (b"a", b"a2"), (b"b", b"b2")):
+        single.session.publish_messages("t", [Message(body, key=key)], origin=1)
+    single.turn()
+    assert inbox(consumer).bodies == [b"a1"]
+    single.session.set_topic_policy("t", TopicPolicy(messages_max=3, full=Full.DROP_OLDEST))
+    single.session.publish_messages("t", [Message(b"b3", key=b"b")], origin=1)
+    single.turn()
+    assert single.view().groups[0].dropped_count == 4
+    single.session.publish_messages("t", [Message(b"c2", key=b"c")], origin=1)
+    single.turn()
+    assert single.view().groups[0].dropped_count == 5
+    for _ in range(6):
+        single.settle(consumer, inbox(consumer).ids[-1])
+        single.turn()
+    assert inbox(consumer).bodies == [b"a1", b"b3", b"c2"]
+    assert single.view().groups[0].depth == 0
+
+
+def test_lanes_that_are_not_known_yet_are_dropped_from_too(world: World) -> None:
+    consumer = world.consume("t", "g", 100)
+    for index in range(8):
+        world.session.publish_messages("t", [Message(b"%d" % index, key=b"same")], origin=1)
+    world.turn()
+    world.session.credit(consumer, 0)
+    for message_id in inbox(consumer).ids:
+        world.session.requeue(consumer, message_id, delay_ns=0)
+    world.session.set_group_policy("t", "g", GroupPolicy(ordered=True))
+    world.session.set_topic_policy("t", TopicPolicy(messages_max=3, full=Full.DROP_OLDEST))
+    world.session.publish_messages("t", [Message(b"8", key=b"same")], origin=1)
+    world.turn()
+    assert (world.view().groups[0].depth, world.view().groups[0].dropped_count) == (3, 6)
+    world.session.credit(consumer, 1)
+    world.turn()
+    for _ in range(3):
+        world.settle(consumer, inbox(consumer).ids[-1])
+        world.turn()
+    assert inbox(consumer).bodies[8:] == [b"6", b"7", b"8"]
 
 
 def test_what_is_already_left_out_is_not_dropped_again(single: World) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+
+import pytest
 
 from polymq import limits
 from polymq.core import lanes
@@ -11,9 +12,6 @@ from polymq.core.policies import GroupPolicy, TopicPolicy
 from polymq.wire.records import Message
 
 from .conftest import SECOND_NS, World, inbox
-
-if TYPE_CHECKING:
-    import pytest
 
 ORDERED = GroupPolicy(ordered=True)
 
@@ -206,6 +204,60 @@ def test_dead_letters_and_age_let_the_next_of_the_key_come(single: World) -> Non
     assert (single.view().groups[0].depth, single.view().groups[0].expired_count) == (0, 1)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_dead_letter_on_its_way_holds_up_no_lane_that_is_made_meanwhile(single: World, fails: bool) -> None:
+    consumer = single.consume("t", "g", 1)
+    single.session.set_group_policy("t", "g", GroupPolicy(max_attempts=1))
+    publish(single, (b"a", b"1"), (b"a", b"2"))
+    single.turn()
+    single.session.credit(consumer, 0)
+    single.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=0)
+    single.wait(1)
+    dead = single.store.logs[single.broker.catalogue.topics["", "t.g.dead"].partitions[0].number]
+    assert dead.end == 1
+    single.session.set_group_policy("t", "g", GroupPolicy(ordered=True))
+    assert single.view().groups[0].depth == 1
+    single.session.credit(consumer, 1)
+    single.turn()
+    assert inbox(consumer).bodies == [b"1", b"2"], "what is on its way is not handed out"
+    if fails:
+        dead.failed = "the disk is broken"
+    else:
+        single.store.sync()
+    single.turn()
+    single.settle(consumer, inbox(consumer).ids[1])
+    single.turn()
+    publish(single, (b"a", b"3"))
+    single.turn()
+    if fails:
+        assert inbox(consumer).got[2:] == [(b"1", 2)]
+        single.settle(consumer, inbox(consumer).ids[2])
+        single.turn()
+    assert inbox(consumer).bodies[-1] == b"3"
+    assert single.view().groups[0].depth == 0
+
+
+def test_replaying_another_partition_leaves_dead_letters_on_their_way() -> None:
+    world = World(2)
+    consumer = world.consume("t", "g", 2)
+    world.session.set_group_policy("t", "g", GroupPolicy(ordered=True, max_attempts=1))
+    publish(world, (None, b"x"), (None, b"y"))
+    world.turn()
+    first, second = inbox(consumer).ids
+    world.settle(consumer, second)
+    world.session.requeue(consumer, first, delay_ns=0)
+    world.turn()
+    group = world.broker.catalogue.topics["", "t"].groups["g"]
+    number = second >> limits.OFFSET_BITS
+    share = group.by_number[number]  # type: ignore[attr-defined]
+    group.rewind(share, share.partition.log.readable)  # type: ignore[attr-defined]
+    world.turn()
+    assert group.dead_letter_count == 1  # type: ignore[attr-defined]
+    world.store.sync()
+    world.turn()
+    assert group.unfinished == 0  # type: ignore[attr-defined]
+
+
 def test_a_sample_is_drawn_from_lanes_too(single: World) -> None:
     consumer = single.consume("t", "g", 100, sample_percent=49)
     single.session.set_group_policy("t", "g", ORDERED)
@@ -246,7 +298,12 @@ def test_messages_that_are_gone_or_damaged_do_not_block_their_key(single: World)
     single.settle(consumer, inbox(consumer).ids[1])
     single.turn()
     group = single.broker.catalogue.topics["", "t"].groups["g"]
-    assert group.unreadable == [single.store.logs[0].number << limits.OFFSET_BITS | 2]  # type: ignore[attr-defined]
+    unreadable = [single.store.logs[0].number << limits.OFFSET_BITS | 2]
+    assert group.unreadable == unreadable  # type: ignore[attr-defined]
+    for policy in (GroupPolicy(), ORDERED):
+        single.session.set_group_policy("t", "g", policy)
+        single.turn()
+        assert (group.unreadable, single.view().groups[0].depth) == (unreadable, 1)  # type: ignore[attr-defined]
 
 
 def test_messages_with_a_key_go_to_one_partition() -> None:

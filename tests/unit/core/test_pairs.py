@@ -41,6 +41,18 @@ def test_it_is_a_queue(steps: list[tuple[int, int] | int | str], before: int) ->
         assert list(queue.firsts()) == [first for first, _second in model]
 
 
+@given(st.integers(0, 40), st.integers(0, 20), st.integers(0, 45), st.integers(0, 45), st.sets(st.integers(0, 40)))
+def test_some_are_taken_out_of_the_middle(count: int, spent: int, start: int, size: int, unwanted: set[int]) -> None:
+    queue = filled(count)
+    for _ in range(min(spent, count)):
+        queue.pop()
+    pairs = [(number, -number) for number in range(min(spent, count), count)]
+    assert list(queue.firsts_from(start, size)) == [first for first, _second in pairs[start : start + size]]
+    queue.take_out(start, size, unwanted)
+    left = pairs[:start] + [pair for pair in pairs[start : start + size] if pair[0] not in unwanted] + pairs[start + size :]
+    assert [queue.pop() for _ in range(len(queue))] == left
+
+
 def test_what_was_taken_out_takes_no_room() -> None:
     queue = filled(0)
     for number in range(100_000):

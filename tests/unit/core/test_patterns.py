@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polymq import limits
-from polymq.core.patterns import EVERYTHING, PatternError, compile_pattern
+from polymq.core import patterns
+from polymq.core.patterns import EVERYTHING, PatternError, Patterns, compile_pattern
 
 
 @pytest.mark.parametrize(
@@ -48,11 +50,45 @@ def test_what_go_does_not_take(pattern: str) -> None:
 
 
 def test_patterns_have_limits() -> None:
-    assert compile_pattern("." + "a" * (limits.PATTERN_SIZE_BYTES_MAX - 1))
-    with pytest.raises(PatternError, match="longer than 1024 bytes"):
-        compile_pattern("." + "a" * limits.PATTERN_SIZE_BYTES_MAX)
+    assert compile_pattern(".[" + "a" * (limits.PATTERN_SIZE_BYTES_MAX - 3) + "]")
+    with pytest.raises(PatternError, match="longer than 16384 bytes"):
+        compile_pattern(".[" + "a" * (limits.PATTERN_SIZE_BYTES_MAX - 2) + "]")
     with pytest.raises(PatternError, match="too large"):
         compile_pattern("\\pL{500}")
+
+
+def names(first: int, count: int) -> list[str]:
+    return [hashlib.sha256(b"%d" % index).hexdigest()[:32] for index in range(first, first + count)]
+
+
+def large(number: int) -> str:
+    """A pattern that needs more than 64 KiB: 6,400 characters of names."""
+    return f"^({'|'.join(names(200 * number, 200))})$"
+
+
+def test_a_long_list_of_names_is_a_pattern() -> None:
+    wanted = names(0, 450)
+    text = f"^({'|'.join(wanted)})$"
+    assert 14_000 < len(text) < limits.PATTERN_SIZE_BYTES_MAX
+    began = time.process_time()
+    pattern = compile_pattern(text)
+    assert time.process_time() - began < 0.5
+    assert all(pattern.matches(name) for name in wanted)
+    assert not pattern.matches(wanted[7] + "x")
+    assert compile_pattern(text) is pattern
+
+
+def test_a_login_has_few_large_patterns() -> None:
+    login = Patterns()
+    for number in range(limits.LOGIN_PATTERNS_LARGE_MAX):
+        assert login.compile(large(number)).matches(names(200 * number, 1)[0])
+        assert login.compile(large(0)), "the same one again is no other one"
+    assert login.compile("^small$") is compile_pattern("^small$")
+    with pytest.raises(PatternError, match="more than 16 are larger than 64 KiB"):
+        login.compile(large(limits.LOGIN_PATTERNS_LARGE_MAX))
+    with pytest.raises(PatternError, match="missing"):
+        login.compile("(")
+    assert Patterns().compile(large(limits.LOGIN_PATTERNS_LARGE_MAX))
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(a*)*b", "(?:(?:a?){30}){30}b", "(" * 300 + "a" + ")*" * 300 + "$"])
@@ -65,7 +101,10 @@ def test_no_pattern_takes_long(pattern: str) -> None:
 def test_no_more_are_kept_than_so_many() -> None:
     for index in range(limits.PATTERNS_KEPT_MAX + 10):
         compile_pattern(f"name{index}")
-    assert compile_pattern.cache_info().currsize == limits.PATTERNS_KEPT_MAX
+    assert patterns._compile_small.cache_info().currsize == limits.PATTERNS_KEPT_MAX
+    for index in range(limits.PATTERNS_LARGE_KEPT_MAX + 2):
+        compile_pattern(large(index))
+    assert patterns._compile_large.cache_info().currsize == limits.PATTERNS_LARGE_KEPT_MAX
 
 
 @given(pattern=st.text("ab.*^$-_#:[]()\\", max_size=8), name=st.text("ab-_#:", max_size=8))

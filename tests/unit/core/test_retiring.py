@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polymq import limits
-from polymq.core import retiring
+from polymq.core import broker, retiring
 from polymq.core.policies import Expired, GroupPolicy, TopicPolicy
 from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.wire.records import Message
@@ -199,6 +200,165 @@ def test_what_is_too_many_is_spread_and_no_place_gives_more_than_it_has(count: i
     parts = retiring.apportion(count, sizes)
     assert sum(parts) == max(0, min(count, sum(sizes)))
     assert all(0 <= part <= size for part, size in zip(parts, sizes, strict=True))
+
+
+# --- Without anybody who asks -----------------------------------------------------------------------------------------
+
+
+def left_behind(world: World, count: int, policy: GroupPolicy, topic: str = "t") -> None:
+    """Have so many messages with keys handed out once, and given back by a consumer that leaves."""
+    consumer = world.consume(topic, "g", count)
+    world.session.set_group_policy(topic, "g", policy)
+    for index in range(count):
+        world.session.publish_messages(topic, [Message(b"%d" % index, key=b"%d" % index)], origin=1)
+    world.turn()
+    for message_id in inbox(consumer).ids:
+        world.session.requeue(consumer, message_id, delay_ns=0)
+    assert len(inbox(consumer).ids) == count
+    world.session.unsubscribe(consumer)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_was_out_too_often_goes_without_anybody_asking(world: World, ordered: bool) -> None:
+    consumer = world.consume("t", "g", 3, lease_ns=SECOND_NS)
+    world.session.set_topic_policy("t", TopicPolicy(messages_max=3))
+    world.session.set_group_policy("t", "g", GroupPolicy(max_attempts=1, ordered=ordered))
+    world.publish("t", b"a", b"b", b"c")
+    world.turn()
+    world.session.unsubscribe(consumer)
+    world.wait(1)
+    world.wait(1)
+    assert sorted(letter.body for letter in dead_log(world).messages()) == [b"a", b"b", b"c"]
+    view = world.view().groups[0]
+    assert (view.depth, view.leased, view.dead_letter_count) == (0, 0, 3)
+    world.store.sync()
+    world.turn()
+    world.publish("t", b"there is room", b"again")
+    world.wait(1)
+    assert (world.view().groups[0].depth, dead_log(world).end) == (2, 3)
+    again = world.consume("t", "g", 5)
+    world.turn()
+    assert sorted(inbox(again).got) == [(b"again", 1), (b"there is room", 1)]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_given_back_messages_grow_too_old_without_anybody_asking(world: World, ordered: bool) -> None:
+    left_behind(world, 4, GroupPolicy(ordered=ordered))
+    world.session.set_topic_policy("t", TopicPolicy(ttl_ns=10 * SECOND_NS))
+    world.wait(9)
+    world.publish("t", b"young")
+    world.turn()
+    assert world.view().groups[0].depth == 5
+    world.wait(2)
+    view = world.view().groups[0]
+    assert (view.depth, view.expired_count) == (1, 4)
+    world.wait(1)
+    needed = [world.broker.catalogue.topics["", "t"].groups["g"].first_needed(index) for index in range(len(world.view().partitions))]
+    ends = [partition.end for partition in world.view().partitions]
+    assert sum(ends) - sum(needed) == 1, "nothing but the young one is kept"
+    again = world.consume("t", "g", 5)
+    world.turn()
+    assert inbox(again).got == [(b"young", 1)]
+
+
+def test_lanes_grow_old_that_nobody_has_had(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    single.session.set_group_policy("t", "g", GroupPolicy(ordered=True))
+    single.session.set_topic_policy("t", TopicPolicy(ttl_ns=10 * SECOND_NS))
+    for index in range(5):
+        single.session.publish_messages("t", [Message(b"%d" % index, key=b"same")], origin=1)
+    single.turn()
+    single.wait(11)
+    single.wait(1)
+    view = single.view().groups[0]
+    assert (view.depth, view.leased, view.expired_count) == (0, 1, 4)
+    single.session.publish_messages("t", [Message(b"young", key=b"same")], origin=1)
+    single.settle(consumer, inbox(consumer).ids[0])
+    single.turn()
+    assert inbox(consumer).bodies == [b"0", b"young"]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_step_retires_only_so_many(single: World, monkeypatch: pytest.MonkeyPatch, ordered: bool) -> None:
+    left_behind(single, 40, GroupPolicy(max_attempts=3, ordered=ordered))
+    monkeypatch.setattr(broker, "_SWEEP_EFFORT_PER_STEP", 100)
+    single.session.set_group_policy("t", "g", GroupPolicy(max_attempts=1, ordered=ordered))
+    counts = []
+    for _ in range(30):
+        single.wait(1)
+        counts.append(single.view().groups[0].dead_letter_count)
+    assert counts[-1] == 40
+    assert all(0 <= after - before <= 5 for before, after in pairwise([0, *counts]))
+
+
+def test_what_is_not_to_be_retired_stays_in_order_and_is_passed_over(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_behind(single, 500, GroupPolicy(max_attempts=2))
+    left_behind(single, 3, GroupPolicy(max_attempts=1), topic="u")
+    monkeypatch.setattr(broker, "_SWEEP_EFFORT_PER_STEP", 100)
+    for _ in range(6):
+        single.wait(1)
+    assert single.view("u").groups[0].dead_letter_count == 3, "another topic's turn comes"
+    again = single.consume("t", "g", 500)
+    for _ in range(10):
+        single.turn()
+    assert [int(body) for body in inbox(again).bodies] == list(range(500))
+
+
+def test_the_middle_of_what_was_given_back_is_retired(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were out more often lie among others; a step goes on where the one before ended."""
+    consumer = single.consume("t", "g", 200)
+    single.session.set_group_policy("t", "g", GroupPolicy(max_attempts=2))
+    for index in range(200):
+        single.publish("t", b"%d" % index)
+    single.turn()
+    for message_id in inbox(consumer).ids[150:160]:
+        single.session.requeue(consumer, message_id, delay_ns=0)
+    single.turn()
+    single.session.credit(consumer, 0)
+    for message_id in inbox(consumer).ids[:200]:
+        single.session.requeue(consumer, message_id, delay_ns=0)
+    monkeypatch.setattr(broker, "_SWEEP_EFFORT_PER_STEP", 50)
+    for _ in range(60):
+        single.wait(1)
+    assert sorted(int(letter.body) for letter in dead_log(single).messages()) == list(range(150, 160))
+    single.session.credit(consumer, 200)
+    single.turn()
+    assert [int(body) for body in inbox(consumer).bodies[210:]] == [*range(150), *range(160, 200)]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_cannot_be_read_just_now_is_retired_later_and_what_is_gone_is_gone(single: World, ordered: bool) -> None:
+    left_behind(single, 4, GroupPolicy(max_attempts=1, ordered=ordered))
+    log = single.store.logs[0]
+    log.cold = True
+    single.wait(1)
+    assert single.view().groups[0].depth == 4
+    log.cold = False
+    log.start = 2  # trimmed
+    single.wait(1)
+    assert sorted(letter.body for letter in dead_log(single).messages()) == [b"2", b"3"]
+    assert single.view().groups[0].depth == 0
+    left_behind(single, 2, GroupPolicy(max_attempts=1, ordered=ordered))
+    single.session.set_topic_policy("t", TopicPolicy(ttl_ns=100 * SECOND_NS))
+    log.failed = "damaged"
+    single.wait(1)
+    assert (single.view().groups[0].depth, dead_log(single).end) == (2, 2)
+    assert len(single.broker.catalogue.topics["", "t"].groups["g"].unreadable) == 2  # type: ignore[attr-defined]
+
+
+def test_without_a_place_for_dead_letters_nothing_is_lost_while_nobody_asks(single: World) -> None:
+    left_behind(single, 2, GroupPolicy(max_attempts=1))
+
+    def refuse(*_arguments: object) -> None:
+        raise Refusal(RefusalCode.LIMIT_REACHED)
+
+    make, single.broker.kernel.make_topic = single.broker.kernel.make_topic, refuse  # type: ignore[assignment]
+    single.wait(1)
+    single.wait(1)
+    assert single.view().groups[0].depth == 2
+    single.broker.kernel.make_topic = make
+    single.wait(1)
+    assert (single.view().groups[0].depth, dead_log(single).end) == (0, 2)
 
 
 # --- Too old ----------------------------------------------------------------------------------------------------------

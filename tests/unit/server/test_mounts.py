@@ -20,8 +20,10 @@ from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.login import Credentials, Denied
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.tcp import LookupGateway
-from polymq.server.mounts import Mount, _change_log_level, mount_all, nsq_settings
+from polymq.server import mounts as mounts_module
+from polymq.server.mounts import Mount, _change_log_level, mount_all, nsq_settings, start_statsd
 from polymq.server.node import Node
+from polymq.server.tasks import Tasks
 from polymq.wire.tls import TlsLayer
 
 if TYPE_CHECKING:
@@ -110,6 +112,31 @@ def test_other_ports_may_be_told_than_are_listened_on(mounted: Any) -> None:
     assert b'"tcp_port":14150,"http_port":14151' in answer(directory, "/nodes")
     assert answer(http, "/config/broadcast_tcp_port").endswith(b"14150")
     assert b'"tcp_port":14150' not in answer(http, "/info")
+    assert b"nsq.here_invalid_14151." in answer(http, "/config/statsd_prefix")
+
+
+@pytest.mark.parametrize(("told", "port"), [(14151, 14151), (0, None)])
+def test_statsd_knows_this_node_by_the_port_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: int, port: int | None
+) -> None:
+    ports: list[int] = []
+
+    def sender(_node: Node, *, broadcast_address: str, http_port: int) -> None:
+        assert broadcast_address == "here.invalid"
+        ports.append(http_port)
+
+    monkeypatch.setattr(mounts_module, "statsd_sender", sender)
+    server = ServerSettings(data=tmp_path / "data", http=None, advertise="here.invalid")
+    node = Node(Settings(server=server, nsq=nsq(tcp=None, http=ANY_PORT, broadcast_http_port=told)))
+    [http] = mount_all(node, backlog=5)
+    try:
+        start_statsd(node, [http], Tasks())
+        bound = http.listener.bound
+        assert isinstance(bound, TcpAddress)
+        assert ports == [port or bound.port]
+    finally:
+        http.listener.close()
+        node.close()
 
 
 def test_every_option_of_nsqds_file_is_shown(mounted: Any) -> None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import ssl
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.config_sections import ServerSettings, Settings, StoreSettings
+from polymq.config_sections import NsqSettings, ServerSettings, Settings, StoreSettings
 from polymq.config_values import DiskShare
 from polymq.core.access import ANONYMOUS
-from polymq.errors import StoreFailed
+from polymq.errors import ConfigError, StoreFailed
+from polymq.protocols.http.client import Question
+from polymq.server import node as node_module
 from polymq.server.node import Node, connections_max, core_settings, store_settings
 from polymq.wire.slices import MessageBatch
 
@@ -44,6 +48,35 @@ def test_a_data_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     with pytest.raises(OSError):
         Node(settings(tmp_path))
+
+
+@pytest.mark.parametrize("address", ["https://auth.invalid/", "auth.invalid:81"])
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_roots_that_cannot_be_read_are_found_at_the_start(tmp_path: Path, address: str, content: str | None) -> None:
+    roots = tmp_path / "roots.pem"
+    if content is not None:
+        roots.write_text(content)
+    nsq = NsqSettings(tls_root_ca_file=str(roots), auth_http_addresses=(address,))
+    with pytest.raises(ConfigError, match=r"nsq\.tls_root_ca_file: "):
+        Node(replace(settings(tmp_path), nsq=nsq))
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(("addresses", "at_the_start"), [((), 0), (("auth.invalid:81",), 0), (("a:1", "https://auth.invalid/"), 1)])
+def test_certificates_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...], at_the_start: int) -> None:
+    made: list[NsqSettings] = []
+
+    def context(section: NsqSettings) -> ssl.SSLContext:
+        made.append(section)
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    monkeypatch.setattr(node_module, "client_context", context)
+    node = Node(replace(settings(tmp_path), nsq=NsqSettings(auth_http_addresses=addresses)))
+    assert len(made) == at_the_start
+    for outside in (node.outside, node.directories_outside):
+        outside.ask(Question("https://127.0.0.1:1/", 10**9, 10**9), lambda _answer: None).cancel()
+    assert len(made) == 1
+    node.close()
 
 
 def test_settings_reach_their_parts() -> None:

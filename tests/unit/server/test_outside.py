@@ -10,7 +10,7 @@ from polymq.config_values import TcpAddress
 from polymq.gateways.effects import Ask, Send
 from polymq.protocols.http.client import Answer, Failure, Question
 from polymq.server.outside import HttpOutside
-from tests.unit.server.fake_dialer import FakeDialer
+from tests.unit.server.fake_dialer import FakeDial, FakeDialer
 from tests.unit.server.fakes import Gateway, World
 
 if TYPE_CHECKING:
@@ -78,6 +78,50 @@ def test_tls_is_as_the_url_says() -> None:
     assert (tls.context, tls.server_name) == (story.context, "auth.invalid")
     assert story.dialer.dials[0].address == TcpAddress("auth.invalid", 443)
     assert story.contexts_made == 1, "reading the system's certificates takes long"
+
+
+def test_certificates_that_cannot_be_read_are_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    story = Story()
+
+    def unreadable() -> ssl.SSLContext:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    story.outside = HttpOutside(story.dialer, story.world.pump, story.world.clock, unreadable)
+    story.ask("https://auth.invalid/who?secret=planted")
+    assert story.results == [], "not before ask has returned"
+    for _ in range(2):
+        story.world.turn()
+    assert story.results == [Failure("cannot be asked: [Errno 2] No such file or directory")]
+    assert story.idle()
+    assert not story.outside._servers
+    assert "https://auth.invalid/who: a question cannot be asked" in caplog.text
+    assert "planted" not in caplog.text
+
+
+def test_very_many_that_wait_for_their_turn_fail_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story()
+    for _ in range(limits.QUESTIONS_PER_SERVER_MAX + 1000):
+        story.ask()
+
+    def broken(*_arguments: object, **_named: object) -> FakeDial:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(story.dialer, "dial", broken)
+    for dial in story.dialer.open:
+        dial.fail()
+    for _ in range(1000 // limits.QUESTIONS_PER_SERVER_MAX + 5):
+        story.world.turn()
+    assert story.results[limits.QUESTIONS_PER_SERVER_MAX :] == [Failure("cannot be asked: broken")] * 1000
+    assert story.idle()
+
+
+def test_a_question_that_could_not_be_asked_can_be_cancelled() -> None:
+    story = Story()
+    story.outside = HttpOutside(story.dialer, story.world.pump, story.world.clock, lambda: ssl.create_default_context(cafile="/nowhere"))
+    asked = story.outside.ask(Question("https://auth.invalid/", 5 * SECOND_NS, 2 * SECOND_NS), story.results.append)
+    asked.cancel()
+    assert story.idle()
+    assert story.results == []
 
 
 @pytest.mark.parametrize("url", ["auth.invalid", "ftp://auth.invalid/", "http://auth invalid/"])

@@ -10,7 +10,7 @@ import pytest
 
 from polymq.config_sections import NsqSettings
 from polymq.errors import ConfigError
-from polymq.server.tls import http_requires_tls, server_context, tcp_requires_tls
+from polymq.server.tls import client_context, http_requires_tls, server_context, tcp_requires_tls
 from polymq.wire.layers import LayerFailed
 from polymq.wire.tls import TlsLayer
 from tests.unit.wire.authority import Authority
@@ -76,6 +76,17 @@ def shake_hands(context: TlsContext, authority: Authority, certificate: Path | N
 def test_what_is_required(required: str, policy: str, *, tcp: bool, http: bool) -> None:
     section = NsqSettings(tls_required=required, tls_client_auth_policy=policy)
     assert (tcp_requires_tls(section), http_requires_tls(section)) == (tcp, http)
+
+
+def test_who_vouches_for_servers_that_we_ask(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(authority.certificate.parent))
+    for name in (str(authority.certificate), f"~/{authority.certificate.name}"):
+        context = client_context(NsqSettings(tls_root_ca_file=name))
+        assert len(context.get_ca_certs()) == 1
+        assert context.verify_mode is ssl.CERT_REQUIRED
+        assert context.check_hostname
+    with pytest.raises(ConfigError, match=r"nsq\.tls_root_ca_file: ~/none: No such file or directory"):
+        client_context(NsqSettings(tls_root_ca_file="~/none"))
 
 
 def test_without_a_certificate_there_is_no_tls_and_it_cannot_be_required() -> None:

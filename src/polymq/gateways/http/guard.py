@@ -107,8 +107,9 @@ class Guests:
             return self.admit(credentials, verdict)
         if isinstance(verdict, Denied):
             return verdict
-        waiting = self._asking[key] = _Waiting(key, verdict)
+        waiting = _Waiting(key, verdict)
         self._put(waiting)
+        self._asking[key] = waiting
         return waiting
 
     def wait(self, waiting: _Waiting, connection: Any) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.access import Action, Permission, Principal
-from polymq.core.patterns import EVERYTHING, PatternError, compile_pattern
+from polymq.core.patterns import EVERYTHING, PatternError, Patterns
 from polymq.gateways.effects import Ask
 from polymq.gateways.login import Denied, Login
 from polymq.gateways.nsq import http_format
@@ -132,9 +132,10 @@ def _login(answer: object) -> Login | str:
     if not isinstance(reply, AuthReply):
         return reply
     permissions: list[Permission] = []
+    patterns = Patterns()
     for authorization in reply.authorizations:
         try:
-            permissions += _permissions(authorization)
+            permissions += _permissions(authorization, patterns)
         except PatternError as error:
             return f"a pattern cannot be used: {error}"
     return Login(
@@ -145,13 +146,13 @@ def _login(answer: object) -> Login | str:
     )
 
 
-def _permissions(authorization: Authorization) -> list[Permission]:
+def _permissions(authorization: Authorization, patterns: Patterns) -> list[Permission]:
     """Say in the core's words what an entry allows; raises PatternError.
 
     nsqd asks for a publish whether any channel pattern matches "", so an entry for certain channels allows none.
     """
-    topic = compile_pattern(authorization.topic)
-    channels = tuple(compile_pattern(channel) for channel in authorization.channels)
+    topic = patterns.compile(authorization.topic)
+    channels = tuple(patterns.compile(channel) for channel in authorization.channels)
     made = []
     if "subscribe" in authorization.permissions and channels:
         made.append(Permission(_CONSUMING, topic, channels))

@@ -352,6 +352,7 @@ class NsqGateway(BaseGateway):
             self._handlers[type(event)](self, event, effects)
             if self._halted:
                 break
+        self._upgrading = False  # nothing is left of this input that a new layer could change: it ends at IDENTIFY
         doorkeeper.hold(left)
         if self._ok_count:
             self._answer(effects)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from polymq.protocols.nsq.settings import NsqSettings
 
-__all__ = ["MESSAGE_ID_SIZE_BYTES", "BodyAhead", "Situation", "format_id", "interpret", "parse_id", "situation_of"]
+__all__ = ["MESSAGE_ID_SIZE_BYTES", "BodyAhead", "Situation", "interpret", "parse_id", "situation_of"]
 
 MESSAGE_ID_SIZE_BYTES: Final = 16
 
@@ -74,11 +74,6 @@ Outcome = Event | BodyAhead
 def parse_id(raw_id: bytes) -> int:
     """Read 16 lower-case hex digits as a message id; -1 if this server cannot have minted it."""
     return int(raw_id, 16) if _MINTED_ID.fullmatch(raw_id) else -1
-
-
-def format_id(message_id: int) -> bytes:
-    """Write a message id as it stands on the wire."""
-    return b"%016x" % message_id
 
 
 @lru_cache(maxsize=_SITUATIONS_KEPT)

@@ -96,6 +96,18 @@ class Story:
         return wire.output.decode().rpartition("\n")[2]
 
 
+def test_a_question_that_cannot_be_asked_leaves_nothing_behind() -> None:
+    story = Story()
+
+    def cannot(_question: Question, _answered: Callable[[object], None]) -> Story:
+        raise OSError("no certificates")
+
+    guests = Guests(story.world.broker, story.world.clock, AuthServers(["auth.invalid:81"], lambda _: 0), cannot)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no certificates"):
+            guests.find(Credentials(b"planted"))
+
+
 # Secrets
 
 

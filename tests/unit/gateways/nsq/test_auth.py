@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from typing import TYPE_CHECKING
@@ -96,6 +97,17 @@ def test_an_answer_is_a_login() -> None:
 def test_what_an_entry_allows(entry: object, topic: str, channel: str, allowed: bool) -> None:
     action = Action.SUBSCRIBE if channel else Action.PUBLISH
     assert ByPermissions().allows(logged_in(entry).principal, action, topic, channel) is allowed
+
+
+def test_a_list_of_a_hundred_names_is_a_pattern_and_not_all_may_be() -> None:
+    names = [[hashlib.sha256(b"%d %d" % (number, index)).hexdigest() for index in range(100)] for number in range(17)]
+    entries = [authorization(f"^({'|'.join(each)})$") for each in names]
+    login = logged_in(*entries[:16])
+    assert ByPermissions().allows(login.principal, Action.PUBLISH, names[15][99], "")
+    assert not ByPermissions().allows(login.principal, Action.PUBLISH, names[15][99] + "x", "")
+    verdict = begin(one()).take(reply(*entries))
+    assert isinstance(verdict, Denied)
+    assert verdict.reason.endswith("a pattern cannot be used: more than 16 are larger than 64 KiB")
 
 
 def test_nothing_is_managed_by_such_a_login() -> None:

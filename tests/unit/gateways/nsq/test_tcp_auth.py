@@ -11,13 +11,14 @@ import pytest
 from polymq.core.access import STRANGER, Action, Permission, Principal
 from polymq.core.patterns import EVERYTHING
 from polymq.gateways.contract import Peer
-from polymq.gateways.effects import Ask, Close, Send, SendAfter, TimerName
+from polymq.gateways.effects import Ask, Close, Pause, Send, SendAfter, TimerName, Upgrade
 from polymq.gateways.login import Keys, Login
 from polymq.gateways.nsq.auth import AuthServers
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.protocols.http.client import Answer, Failure
 from polymq.protocols.nsq.encode import OK_FRAME, error_frame, response_frame
 from polymq.protocols.nsq.settings import NsqSettings
+from polymq.wire.snappy import SnappyLayer
 from tests.unit.core.conftest import SECOND_NS, World
 from tests.unit.gateways.nsq.test_auth import authorization, reply
 from tests.unit.gateways.nsq.test_tcp import Client, identify, publish, texts
@@ -263,6 +264,19 @@ def test_it_is_renewed_before_the_body_of_an_mpub(single: World) -> None:
     assert only(client.send(whole[-3:])) == OK_FRAME
     client.turn()
     assert single.view("u").held == 2
+
+
+def test_what_waits_may_end_in_an_upgrade(single: World) -> None:
+    client = outlived(single)
+    client.send(publish(b"t", b"b") + identify(snappy=True))
+    effects = client.answer(reply(EVERYTHING_ALLOWED))
+    assert texts(effects)[0] == OK_FRAME
+    assert any(isinstance(effect, Pause) for effect in effects)
+    assert not client.gateway._upgrading, "the next input is read as a whole"
+    (upgrade,) = (effect for effect in client.timer(TimerName.HANDSHAKE) if isinstance(effect, Upgrade))
+    assert isinstance(upgrade.layer, SnappyLayer)
+    effects = client.send(publish(b"t", b"c") + identify() + publish(b"t", b"d"))
+    assert [texts(effects)[index] for index in (0, -1)] == [OK_FRAME, OK_FRAME]
 
 
 def test_a_right_that_was_taken_away(single: World) -> None:
