@@ -88,7 +88,10 @@ class Deliveries:
         if since_ns is None or share.delivered > 1 or not publication.due_wall_ns or share.attempts:
             return
         now_ns = self.book.clock.monotonic_ns()
-        late_ns = min(now_ns - since_ns, wall_ns - publication.due_wall_ns) - _LATE_NS
+        counted_from_ns = publication.answered_after_wall_ns
+        if counted_from_ns is None:
+            counted_from_ns = self.book.wall_slack_ns
+        late_ns = min(now_ns - since_ns, wall_ns - publication.due_wall_ns - max(0, counted_from_ns)) - _LATE_NS
         if late_ns > 0:
             raise PromiseBrokenError(f"{share} was delivered {(late_ns + _LATE_NS) / 1e6:.3f} ms after its time")
 

@@ -94,6 +94,7 @@ class Ledger:
                 count=len(bodies),
                 sync=sync,
                 sent_ns=now_ns,
+                sent_wall_ns=wall_ns,
                 due_wall_ns=wall_ns + delay_ns if delay_ns else 0,
                 life=self.life,
             )
@@ -197,6 +198,7 @@ class Ledger:
                 if place.topic == publication.topic and self._closed_ns[place] > self.book.topic(publication.topic).remade_ns:
                     self._check_open(place, publication.sent_ns, f"message {publication.serial}")
         publication.acknowledged_ns = now_ns
+        publication.answered_after_wall_ns = self.clock.wall_ns() - publication.sent_wall_ns
         if publication.unsure_ns is not None or publication.removed_ns is not None:
             return
         if self.calm or not self.book.topic(publication.topic).ephemeral:

@@ -108,6 +108,7 @@ class Publication:
     count: int
     sync: bool
     sent_ns: int
+    sent_wall_ns: int
     due_wall_ns: int
     life: int
     acknowledged_ns: int | None = None
@@ -117,6 +118,8 @@ class Publication:
     removed_ns: int | None = None
     dropped_ns: int | None = None
     unsure_ns: int | None = None
+    # How much the wall clock had gone on until the answer: a delay counts from somewhere in between. None: no answer.
+    answered_after_wall_ns: int | None = None
 
     def written_between(self, seen_ns: int) -> tuple[int, int]:
         """Between which moments it was appended where it was first seen at `seen_ns`: an answer says so earlier than a reader."""
