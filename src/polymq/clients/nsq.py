@@ -404,6 +404,7 @@ class NsqConsumer:
         connection = self._connection
         try:
             if first and connection is not None and connection.is_open:
+                self._hold(connection)  # no more: the answer has to be read
                 async with asyncio.timeout(_CLOSE_SECONDS_MAX):
                     await connection.request(frames.CLS)
                     self._give_back(connection)
@@ -524,7 +525,7 @@ class NsqConsumer:
 
     def _hold(self, connection: NsqConnection) -> None:
         """Read no more while far more messages wait than the server was ever allowed: it may send some again that are late."""
-        connection.hold(held=self._waiting_count > _ALLOWED_TIMES_MAX * self._ready_most)
+        connection.hold(held=not self._closed and self._waiting_count > _ALLOWED_TIMES_MAX * self._ready_most)
 
     def _ended(self, connection: NsqConnection, count: int) -> None:
         if connection is self._connection:

@@ -121,6 +121,8 @@ async def find_servers(
     if None in found:
         example = repr(producers[found.index(None)])[:_SHOWN_SIZE_MAX]
         log.warning("nsqlookupd at %s: %d of %d servers have no usable address: %s", address, found.count(None), len(found), example)
+        if not any(found):
+            raise RemoteProtocolError(f"nsqlookupd at {address}: none of its servers has a usable address")
     return {server for server in found if server is not None}
 
 

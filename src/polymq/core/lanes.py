@@ -231,7 +231,7 @@ class Lanes:
     def drop(self, gone: Collection[int]) -> None:
         """Forget messages that waited and were settled; whoever comes after them takes their place."""
         unknown = False
-        for message_id in gone:
+        for message_id in sorted(gone):  # those at the front of a lane first, or each would be looked for
             lane = self._lane_of.pop(message_id, None)
             if lane is None:
                 unknown = True

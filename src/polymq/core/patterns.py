@@ -24,6 +24,9 @@ _MEMORY_SIZE_BYTES_MAX: Final = 64 * 1024
 _MEMORY_SIZE_BYTES_LARGE_MAX: Final = 1024 * 1024
 _TOO_LARGE: Final = "pattern too large"
 _LITERAL: Final = re.compile(r"(\^?)([-_:#0-9A-Za-z]+)(\$?)")
+# A class of all letters takes a thousand times as long to compile as a letter: what is longer than this has to be a list of names.
+_FREE_SIZE_MAX: Final = 1024
+_NAMES: Final = re.compile(r"(?:[\^$()?:|.*+a-zA-Z0-9_#-]|\\[.-])*")
 
 
 class Pattern(Protocol):
@@ -105,6 +108,8 @@ def _compile_small(text: str) -> Pattern | None:
         return _Literal(literal[2], bool(literal[1]), bool(literal[3]))
     if len(text.encode("utf-8", "replace")) > PATTERN_SIZE_BYTES_MAX:
         raise PatternError(f"longer than {PATTERN_SIZE_BYTES_MAX} bytes")
+    if len(text) > _FREE_SIZE_MAX and not _NAMES.fullmatch(text):
+        raise PatternError(f"longer than {_FREE_SIZE_MAX} characters, and more than a list of names")
     try:
         return _expression(text, _MEMORY_SIZE_BYTES_MAX)
     except PatternError as error:
@@ -113,9 +118,20 @@ def _compile_small(text: str) -> Pattern | None:
         raise
 
 
-@lru_cache(maxsize=PATTERNS_LARGE_KEPT_MAX)
 def _compile_large(text: str) -> Pattern:
-    return _expression(text, _MEMORY_SIZE_BYTES_LARGE_MAX)
+    found = _try_large(text)
+    if isinstance(found, str):
+        raise PatternError(found)
+    return found
+
+
+@lru_cache(maxsize=PATTERNS_LARGE_KEPT_MAX)
+def _try_large(text: str) -> Pattern | str:
+    """Make a large pattern, or say why not: that, too, may have taken long and is remembered."""
+    try:
+        return _expression(text, _MEMORY_SIZE_BYTES_LARGE_MAX)
+    except PatternError as error:
+        return str(error)
 
 
 def _expression(text: str, memory_size_bytes_max: int) -> Pattern:

@@ -121,6 +121,11 @@ class WorkGroup(Leases):
         for share in self.shares:
             self.retire().expire(share)
 
+    @property
+    def has_given_back(self) -> bool:
+        """Whether there is anything for `sweep` to look at."""
+        return bool(self.waiting) or (self.lanes is not None and len(self.lanes) > 0)
+
     def sweep(self, effort: int) -> int:
         """Retire given-back messages, also when there is nobody to ask for them; gives what is left of `effort`."""
         if not self.policy.max_attempts and not self.topic.policy.ttl_ns:

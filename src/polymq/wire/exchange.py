@@ -90,7 +90,8 @@ class Response:
     when it has nothing yet and wants to be asked again soon, and raises StopIteration at the end. A body whose
     iterator raises anything of PolyMQError is cut off, which the peer can tell from a complete one.
 
-    With a `ticket`, the answer is sent once that is durable; if it fails, `failure(reason)` is sent instead.
+    With a `ticket`, the answer is sent once that is durable; if it fails, `failure(reason)` is sent instead. An answer
+    that `publishes` makes the connection one that is not read while the disk is slow.
     `close` ends the connection behind the answer. With a `consumer` the body goes on, behind what `body` has, with
     whatever is delivered to the request's connection, until the connection or the subscription ends.
     """
@@ -102,6 +103,7 @@ class Response:
     failure: Callable[[str], Response] | None = None
     close: bool = False
     consumer: Consumer | None = None
+    publishes: bool = True
 
 
 def _nobody_minds() -> None:

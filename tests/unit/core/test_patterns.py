@@ -50,9 +50,9 @@ def test_what_go_does_not_take(pattern: str) -> None:
 
 
 def test_patterns_have_limits() -> None:
-    assert compile_pattern(".[" + "a" * (limits.PATTERN_SIZE_BYTES_MAX - 3) + "]")
+    assert compile_pattern("." + "a" * (limits.PATTERN_SIZE_BYTES_MAX - 1))
     with pytest.raises(PatternError, match="longer than 16384 bytes"):
-        compile_pattern(".[" + "a" * (limits.PATTERN_SIZE_BYTES_MAX - 2) + "]")
+        compile_pattern("." + "a" * limits.PATTERN_SIZE_BYTES_MAX)
     with pytest.raises(PatternError, match="too large"):
         compile_pattern("\\pL{500}")
 
@@ -76,6 +76,21 @@ def test_a_long_list_of_names_is_a_pattern() -> None:
     assert all(pattern.matches(name) for name in wanted)
     assert not pattern.matches(wanted[7] + "x")
     assert compile_pattern(text) is pattern
+
+
+@pytest.mark.parametrize("part", [r"\pL|", r"[a-z]|", "a{2}|", "ä|"])
+def test_what_is_long_is_a_list_of_names(part: str) -> None:
+    assert compile_pattern(part * (1023 // len(part)) + "x").matches("x")
+    with pytest.raises(PatternError, match="more than a list of names"):
+        compile_pattern(part * (1023 // len(part) + 2) + "x")
+
+
+def test_what_was_refused_is_not_tried_again() -> None:
+    text = r"\pL\pN" * 150
+    for _ in range(2):
+        with pytest.raises(PatternError, match="too large"):
+            compile_pattern(text)
+    assert patterns._try_large.cache_info().hits > 0
 
 
 def test_a_login_has_few_large_patterns() -> None:
@@ -104,7 +119,7 @@ def test_no_more_are_kept_than_so_many() -> None:
     assert patterns._compile_small.cache_info().currsize == limits.PATTERNS_KEPT_MAX
     for index in range(limits.PATTERNS_LARGE_KEPT_MAX + 2):
         compile_pattern(large(index))
-    assert patterns._compile_large.cache_info().currsize == limits.PATTERNS_LARGE_KEPT_MAX
+    assert patterns._try_large.cache_info().currsize == limits.PATTERNS_LARGE_KEPT_MAX
 
 
 @given(pattern=st.text("ab.*^$-_#:[]()\\", max_size=8), name=st.text("ab-_#:", max_size=8))

@@ -304,6 +304,16 @@ def test_what_is_not_to_be_retired_stays_in_order_and_is_passed_over(single: Wor
     assert [int(body) for body in inbox(again).bodies] == list(range(500))
 
 
+def test_whatever_was_given_back_retention_looks_at_every_topic(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "_SWEEP_EFFORT_PER_STEP", 100)
+    for topic in ("t", "u", "v"):
+        left_behind(single, 200, GroupPolicy(max_attempts=5), topic=topic)
+    single.wait(1)
+    looks = {number: len(log.retained) for number, log in single.store.logs.items()}
+    single.wait(1)
+    assert {number: len(log.retained) - looks[number] for number, log in single.store.logs.items()} == dict.fromkeys(looks, 1)
+
+
 def test_the_middle_of_what_was_given_back_is_retired(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were out more often lie among others; a step goes on where the one before ended."""
     consumer = single.consume("t", "g", 200)

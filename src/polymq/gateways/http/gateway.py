@@ -253,7 +253,7 @@ class HttpGateway(BaseGateway, Generic[Context]):
         if response.ticket is None:
             effects.append(Send(data))
         else:
-            effects.append(SendAfter(response.ticket, data, self._failure(request, response)))
+            effects.append(SendAfter(response.ticket, data, self._failure(request, response), publishes=response.publishes))
         self._conclude(effects, keep_alive=keep_alive)
 
     def _failure(self, request: Request, response: Response) -> Callable[[str], bytes]:

@@ -83,7 +83,7 @@ def error(status: int, message: str) -> Response:
 
 def json(value: object, ticket: Promise | None = None) -> Response:
     """Answer with JSON, once what it says is safe."""
-    return Response(headers=(_JSON, _V1), body=http_format.json(value), ticket=ticket, failure=_not_stored)
+    return Response(headers=(_JSON, _V1), body=http_format.json(value), ticket=ticket, failure=_not_stored, publishes=False)
 
 
 def json_headers() -> tuple[tuple[str, str], ...]:
@@ -113,7 +113,7 @@ def ok(ticket: Promise | None) -> Response:
 
 def done(ticket: Promise) -> Response:
     """Answer with nothing, as most changes are, once the change is safe."""
-    return Response(headers=(_V1,), ticket=ticket, failure=_not_stored)
+    return Response(headers=(_V1,), ticket=ticket, failure=_not_stored, publishes=False)
 
 
 def _not_stored(_reason: str) -> Response:
