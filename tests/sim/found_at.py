@@ -69,6 +69,7 @@ FOUND_AT: Final[dict[str, int]] = {
     "failed_sync_is_kept_to_itself": 6,
     "emptying_a_topic_takes_from_its_channels": 0,
     "deleted_topic_keeps_its_messages": 8,
+    "deleted_channel_comes_back": 347,
     "emptying_forgets_what_is_being_synced": 964,
 }
 

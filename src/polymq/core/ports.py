@@ -140,6 +140,9 @@ class Store(Protocol):
     def forget_others(self, below: int) -> None:
         """Give up partitions with numbers less than `below` that were neither created nor opened: nobody knows them any more."""
 
+    def secure(self) -> None:
+        """Write and sync what was journaled in the start, before anything is appended; raises StoreError."""
+
     def commit(self) -> None: ...
     def poll(self) -> bool: ...
     def look_after_room(self, finished_size_bytes_max: int) -> None:

@@ -79,6 +79,8 @@ class _Replay:
         self.groups: dict[int, _Group] = {}
         # The groups of each topic, of one that is not known yet, too.
         self.members: dict[tuple[str, str], dict[int, _Group]] = {}
+        # Whether something was noted about offsets that are free again.
+        self.cut = False
         # The log of each partition's schedule by the partition's number, and the other way round.
         self.schedules: dict[int, int] = {}
         self.scheduled_for: dict[int, int] = {}
@@ -425,6 +427,9 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
             # The process died while it kept the messages of a new topic until all of its groups were there.
             topic.release()
             catalogue.journal_held(topic)
+    if replay.cut:
+        # Others get these offsets, and what was noted about them must not come back and be taken to be about those.
+        kernel.store.secure()
 
 
 def _delete(kernel: Kernel, replay: _Replay, spec: _Topic) -> None:
@@ -445,6 +450,7 @@ def _build_topic(kernel: Kernel, replay: _Replay, spec: _Topic) -> Topic:
         # Where a log that could not be read ends is not known: what was settled there stays so until the next start.
         if not partition.log.failed and replay.truncate(partition.number, partition.log.end):
             kernel.journal(entries.truncated(partition.number, partition.log.end))
+            replay.cut = True
         partition.held_from = spec.held[partition.index]
     return topic
 
@@ -482,6 +488,7 @@ def _cut_schedules(kernel: Kernel, replay: _Replay, topic: Topic) -> None:
         log = partition.schedule.log
         if not log.failed and replay.truncate_schedule(partition.number, log.end):
             kernel.journal(entries.truncated(log.number, log.end))
+            replay.cut = True
 
 
 def _build_group(catalogue: Catalogue, topic: Topic, spec: _Group) -> None:

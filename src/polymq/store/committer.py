@@ -333,6 +333,19 @@ class Committer:
             else:
                 ticket.resolve()
 
+    def sync_journal(self) -> bool:
+        """Sync the journal on this thread, and nothing else; tell whether it went well."""
+        chain = self._journal.chain
+        part = [segment.path for segment in chain.dirty], [chain.folder] if chain.folder_dirty else []
+        chain.dirty = []
+        chain.folder_dirty = False
+        sequence, tickets = self._journal.sequence - 1, self._take_tickets()
+        results = _sync_all(self._volume.files, [part])
+        if results[-1] is None:
+            chain.take_back(*part)
+        self.finish([], results, sequence, tickets)
+        return results == [""]
+
     def sync_now(self) -> bool:
         """Sync everything on this thread, when the folder is opened or closed; tell whether all went well."""
         captures, journal_part, sequence, _, doomed = self.capture()

@@ -202,6 +202,16 @@ class Store:
         assert entries is not None, "replay is called once"
         yield from entries
 
+    def secure(self) -> None:
+        """Write and sync what the core has journaled in its start, before anything may be appended. Raises StoreFailed.
+
+        For what says that offsets are free again: were it lost while a record that was given one of them is not, what
+        was once noted about the offset would be taken to be about that record.
+        """
+        self.journal.flush()
+        if self.journal.blocked or self.journal.failed or not self._committer.sync_journal():
+            raise StoreFailed(self.journal.blocked or self.journal.failed or "the journal cannot be synced: too many files are open")
+
     # --- Partitions ---------------------------------------------------------------------------------------------------
 
     def create_log(self, number: int, *, sync: bool) -> Log:

@@ -262,6 +262,8 @@ class FakeStore:
         self.congested = False
         self.due_ns: int | None = None
         self.logs: dict[int, FakeLog] = {}
+        # How many entries the journal had when it was made safe in a start.
+        self.secured = 0
         # How often it was asked to look after its room.
         self.looks = 0
         self.finished_size_bytes_max = 0
@@ -283,6 +285,9 @@ class FakeStore:
 
     def forget_others(self, below: int) -> None:
         assert all(number < below for number in self.logs)
+
+    def secure(self) -> None:
+        self.secured = len(self.journal.entries)
 
     def commit(self) -> None:
         for log in self.logs.values():

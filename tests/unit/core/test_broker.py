@@ -92,3 +92,14 @@ def test_settling_is_no_reason_to_look_for_more_if_there_was_room_before(single:
     single.settle(consumer, inbox(consumer).ids[1])
     single.turn()
     assert inbox(consumer).bodies == [b"x", b"a", b"b", b"c"]
+
+
+def test_offsets_that_are_free_again_are_said_to_be_so_before_they_are_given_out(single: World) -> None:
+    single.publish("t", b"x", delay_ns=5_000_000_000)
+    single.turn()
+    single.restart()
+    assert single.store.secured == 0, "nothing was cut"
+    schedule = next(log for log in single.store.logs.values() if log.number != single.view().partitions[0].number)
+    schedule.readable = schedule.end = 0
+    single.restart()
+    assert single.store.secured == len(single.store.journal.entries) > 0

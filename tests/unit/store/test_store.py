@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tracemalloc
 from random import Random
 from typing import TYPE_CHECKING
@@ -259,3 +260,29 @@ def test_everything_together_on_a_real_disk(tmp_path: Path) -> None:
     assert read_all(harness, log, 100) == [b"x"]
     store.close(clean=True)
     worker.close()
+
+
+def test_what_a_start_has_journaled_can_be_made_safe_before_anything_else() -> None:
+    harness = Harness()
+    store = harness.open()
+    harness.publish(store.create_log(1, sync=False), [b"x"])
+    harness.settle()
+    store.journal.append(b"\x40cut")
+    operations: list[tuple[str, str]] = []
+    harness.files.watch(lambda kind, path: operations.append((kind, path.split("/")[0])))
+    store.secure()
+    assert ("sync", "journal") in operations
+    assert {folder for _kind, folder in operations} == {"journal"}
+    harness.crash(power_loss=True)
+    harness.open()
+    assert b"\x40cut" in harness.replayed
+
+
+def test_a_start_that_cannot_be_made_safe_fails() -> None:
+    for kind, error in (("sync", errno.EIO), ("open", errno.EMFILE)):
+        harness = Harness()
+        store = harness.open()
+        store.journal.append(b"\x40cut")
+        harness.files.faults.append(DiskFault(kind, errno=error, path="journal"))
+        with pytest.raises(StoreFailed, match="journal"):
+            store.secure()
