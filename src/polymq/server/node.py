@@ -20,6 +20,7 @@ from polymq.gateways.http.guard import Guests
 from polymq.limits import LOOKUP_QUESTIONS_TOTAL_MAX
 from polymq.server.access import asks_over_tls, make_logins
 from polymq.server.dialer import SocketDialer
+from polymq.server.memory import memory_bytes
 from polymq.server.outside import HttpOutside
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
@@ -46,6 +47,8 @@ _SEGMENTS_SHARE_MAX: Final = 3 / 8
 # The least where descriptors are not few; the most are some thousand maps, far below the 65,530 that a process may have.
 _OPEN_SEGMENTS_MIN: Final = 400
 _OPEN_SEGMENTS_MAX: Final = 4000
+# What lies further back is read in the background, by copies: a third slower, but nobody waits for the disk.
+_HOT_PART: Final = 1 / 16
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 log = logging.getLogger(__name__)
@@ -66,8 +69,10 @@ def connections_max(settings: Settings, *, descriptors: int) -> int:
     return min(settings.server.connections_max, max(descriptors - min(DESCRIPTORS_KEPT, descriptors // 2), 1))
 
 
-def store_settings(settings: Settings, *, disk_bytes: int, descriptors: int) -> StoreSettings:
+def store_settings(settings: Settings, *, disk_bytes: int, descriptors: int, memory: int) -> StoreSettings:
     """Say what the store has to know. A sync is begun at half the promised interval: it has the other half to end.
+
+    `memory`: bytes that the process may use. What was written last, up to a part of that, is taken to be in the page cache.
 
     `descriptors` is how many this process may have. Half of those that connections leave are for segments, two each,
     three quarters if that is little: topics in use beyond that cost opening and mapping a file whenever their turn comes.
@@ -77,6 +82,7 @@ def store_settings(settings: Settings, *, disk_bytes: int, descriptors: int) -> 
     return StoreSettings(
         open_segments_max=min(max(left // 4, segments_min, 1), _OPEN_SEGMENTS_MAX),
         sync_interval_ns=settings.store.sync_interval_ns // 2,
+        hot_size_bytes=int(memory * _HOT_PART),
         free_bytes_min=settings.store.free_space.of(disk_bytes),
     )
 
@@ -115,7 +121,12 @@ class Node:
             clock=self.clock,
             boot_id=_boot_id(),
             random_u64=lambda: secrets.randbits(64),
-            settings=store_settings(settings, disk_bytes=disk_bytes, descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+            settings=store_settings(
+                settings,
+                disk_bytes=disk_bytes,
+                descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+                memory=memory_bytes(),
+            ),
         )
         self.broker = Broker(
             self.store,

@@ -86,7 +86,8 @@ def test_settings_reach_their_parts() -> None:
             durability="fsync", sync_interval_ns=500, retention_age_ns=7, retention_size=DiskShare(percent=20), free_space=DiskShare(10)
         ),
     )
-    store = store_settings(chosen, disk_bytes=100 * GIB, descriptors=20_000)
+    store = store_settings(chosen, disk_bytes=100 * GIB, descriptors=20_000, memory=8 * GIB)
+    assert store.hot_size_bytes == GIB // 2
     assert store.sync_interval_ns == 250
     assert store.free_bytes_min == 10
     core = core_settings(chosen, disk_bytes=100 * GIB)
@@ -100,7 +101,7 @@ def test_settings_reach_their_parts() -> None:
 
 def test_segments_get_half_of_the_descriptors_that_connections_leave() -> None:
     chosen = Settings(server=ServerSettings(connections_max=10_000))
-    kept = [store_settings(chosen, disk_bytes=GIB, descriptors=count).open_segments_max for count in (1024, 20_000, 1_000_000)]
+    kept = [store_settings(chosen, disk_bytes=GIB, descriptors=count, memory=GIB).open_segments_max for count in (1024, 20_000, 1_000_000)]
     assert kept == [192, 2500, 4000]
 
 
@@ -111,6 +112,6 @@ def test_connections_and_segments_leave_descriptors_for_the_rest(wanted: int, de
     count = connections_max(chosen, descriptors=descriptors)
     assert 1 <= count <= wanted
     assert count == wanted or count >= descriptors // 2 - 1
-    segments = store_settings(chosen, disk_bytes=GIB, descriptors=descriptors).open_segments_max
+    segments = store_settings(chosen, disk_bytes=GIB, descriptors=descriptors, memory=GIB).open_segments_max
     assert segments >= 1
     assert descriptors - count - 2 * segments >= min(descriptors // 8, 300)
