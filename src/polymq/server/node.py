@@ -49,6 +49,7 @@ _OPEN_SEGMENTS_MIN: Final = 400
 _OPEN_SEGMENTS_MAX: Final = 4000
 # What lies further back is read in the background, by copies: a third slower, but nobody waits for the disk.
 _HOT_PART: Final = 1 / 16
+_HOT_BYTES_MIN: Final = 256 * 1024 * 1024
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ def store_settings(settings: Settings, *, disk_bytes: int, descriptors: int, mem
     return StoreSettings(
         open_segments_max=min(max(left // 4, segments_min, 1), _OPEN_SEGMENTS_MAX),
         sync_interval_ns=settings.store.sync_interval_ns // 2,
-        hot_size_bytes=int(memory * _HOT_PART),
+        hot_size_bytes=max(int(memory * _HOT_PART), _HOT_BYTES_MIN),
         free_bytes_min=settings.store.free_space.of(disk_bytes),
     )
 

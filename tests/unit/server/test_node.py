@@ -88,6 +88,7 @@ def test_settings_reach_their_parts() -> None:
     )
     store = store_settings(chosen, disk_bytes=100 * GIB, descriptors=20_000, memory=8 * GIB)
     assert store.hot_size_bytes == GIB // 2
+    assert store_settings(chosen, disk_bytes=GIB, descriptors=20_000, memory=GIB).hot_size_bytes == GIB // 4
     assert store.sync_interval_ns == 250
     assert store.free_bytes_min == 10
     core = core_settings(chosen, disk_bytes=100 * GIB)
