@@ -109,18 +109,6 @@ def test_keys_and_headers_go_and_come_over_http(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("broker")
-def test_ctrl_c_ends_a_consumer_over_http(shell: Shell) -> None:
-    shell.run("publish", "t", "first")
-    with shell.start("consume", "t", "c", "--http", "--format", "body") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"first\n"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_S) == 130
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
-
-
-@pytest.mark.usefixtures("broker")
 def test_following_shows_messages_as_they_come(shell: Shell) -> None:
     shell.run("publish", "t", "first")
     with shell.start("tail", "t", "-f", "--format", "body") as process:
@@ -142,9 +130,10 @@ def test_a_delay_is_kept(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("broker")
-def test_ctrl_c_ends_a_consumer_that_waits(shell: Shell) -> None:
+@pytest.mark.parametrize("over", [(), ("--http",)], ids=["tcp", "http"])
+def test_ctrl_c_ends_a_consumer_that_waits(shell: Shell, over: tuple[str, ...]) -> None:
     shell.run("publish", "t", "first")
-    with shell.start("consume", "t", "c", "--format", "body") as process:
+    with shell.start("consume", "t", "c", *over, "--format", "body") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"first\n"
         process.send_signal(signal.SIGINT)

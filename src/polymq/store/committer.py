@@ -232,17 +232,21 @@ class Committer:
         self.dirty = []
         self.dirty_since_ns = None
         self.urgent = False
-        chain = self._journal.chain
-        journal_paths = [segment.path for segment in chain.dirty]
-        journal_folders = [chain.folder] if chain.folder_dirty else []
-        chain.dirty = []
-        chain.folder_dirty = False
+        journal_part = self._take_journal_part()
         unsynced, self.unsynced_bytes = self.unsynced_bytes, 0
         doomed: list[str] = []
         if not self._journal.blocked:
             # Else the entries that forget these files are not even written.
             doomed, self._doomed = self._doomed, []
-        return captures, (journal_paths, journal_folders), self._journal.sequence - 1, unsynced, doomed
+        return captures, journal_part, self._journal.sequence - 1, unsynced, doomed
+
+    def _take_journal_part(self) -> tuple[list[str], list[str]]:
+        """Take over what is unsynced of the journal: its files, and the folder that names them."""
+        chain = self._journal.chain
+        part = [segment.path for segment in chain.dirty], [chain.folder] if chain.folder_dirty else []
+        chain.dirty = []
+        chain.folder_dirty = False
+        return part
 
     def _start(self) -> None:
         """Hand everything unsynced to the worker."""
@@ -335,14 +339,11 @@ class Committer:
 
     def sync_journal(self) -> bool:
         """Sync the journal on this thread, and nothing else; tell whether it went well."""
-        chain = self._journal.chain
-        part = [segment.path for segment in chain.dirty], [chain.folder] if chain.folder_dirty else []
-        chain.dirty = []
-        chain.folder_dirty = False
+        part = self._take_journal_part()
         sequence, tickets = self._journal.sequence - 1, self._take_tickets()
         results = _sync_all(self._volume.files, [part])
         if results[-1] is None:
-            chain.take_back(*part)
+            self._journal.chain.take_back(*part)
         self.finish([], results, sequence, tickets)
         return results == [""]
 

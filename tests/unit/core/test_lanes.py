@@ -9,6 +9,7 @@ import pytest
 from polymq import limits
 from polymq.core import lanes
 from polymq.core.policies import GroupPolicy, TopicPolicy
+from polymq.core.work_group import WorkGroup
 from polymq.wire.records import Message
 
 from .conftest import SECOND_NS, World, inbox
@@ -248,14 +249,15 @@ def test_replaying_another_partition_leaves_dead_letters_on_their_way() -> None:
     world.session.requeue(consumer, first, delay_ns=0)
     world.turn()
     group = world.broker.catalogue.topics["", "t"].groups["g"]
+    assert isinstance(group, WorkGroup)
     number = second >> limits.OFFSET_BITS
-    share = group.by_number[number]  # type: ignore[attr-defined]
-    group.rewind(share, share.partition.log.readable)  # type: ignore[attr-defined]
+    share = group.by_number[number]
+    group.rewind(share, share.partition.log.readable)
     world.turn()
-    assert group.dead_letter_count == 1  # type: ignore[attr-defined]
+    assert group.dead_letter_count == 1
     world.store.sync()
     world.turn()
-    assert group.unfinished == 0  # type: ignore[attr-defined]
+    assert group.unfinished == 0
 
 
 def test_a_sample_is_drawn_from_lanes_too(single: World) -> None:
@@ -298,12 +300,13 @@ def test_messages_that_are_gone_or_damaged_do_not_block_their_key(single: World)
     single.settle(consumer, inbox(consumer).ids[1])
     single.turn()
     group = single.broker.catalogue.topics["", "t"].groups["g"]
+    assert isinstance(group, WorkGroup)
     unreadable = [single.store.logs[0].number << limits.OFFSET_BITS | 2]
-    assert group.unreadable == unreadable  # type: ignore[attr-defined]
+    assert group.unreadable == unreadable
     for policy in (GroupPolicy(), ORDERED):
         single.session.set_group_policy("t", "g", policy)
         single.turn()
-        assert (group.unreadable, single.view().groups[0].depth) == (unreadable, 1)  # type: ignore[attr-defined]
+        assert (group.unreadable, single.view().groups[0].depth) == (unreadable, 1)
 
 
 def test_messages_with_a_key_go_to_one_partition() -> None:
