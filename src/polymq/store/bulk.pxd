@@ -4,6 +4,7 @@ cdef extern from *:
     """
     #include <errno.h>
     #include <fcntl.h>
+    #include <sys/mman.h>
     #include <unistd.h>
 
     static int polymq_open(const char *path, int flags) {
@@ -56,7 +57,27 @@ cdef extern from *:
         close(descriptor);
         return code;
     }
+
+    /* Whether the page cache has all of a range, found out without bringing anything in: 1, 0, or -1 if it cannot be told. */
+    static int polymq_in_cache(int descriptor, long long position, long long size) {
+        enum { PIECE_PAGES = 256 };
+        unsigned char pages[PIECE_PAGES];
+        const long long page_bytes = sysconf(_SC_PAGESIZE), end = position + size;
+        long long at = position - position % page_bytes;
+        int found = 1;
+        while (found == 1 && at < end) {
+            long long length = end - at < PIECE_PAGES * page_bytes ? end - at : PIECE_PAGES * page_bytes;
+            void *map = mmap(0, length, PROT_READ, MAP_SHARED, descriptor, at);
+            if (map == MAP_FAILED) return -1;
+            if (mincore(map, length, (void *) pages)) found = -1;
+            else for (long long i = 0; i * page_bytes < length; i++) if (!(pages[i] & 1)) found = 0;
+            munmap(map, length);
+            at += length;
+        }
+        return found;
+    }
     """
+    int polymq_in_cache(int descriptor, long long position, long long size) nogil
     int polymq_sync_file(const char *path) nogil
     int polymq_hasten_file(const char *path) nogil
     int polymq_prepare_file(const char *path, long long size) nogil
@@ -72,3 +93,7 @@ cdef inline int hasten_file(const unsigned char[::1] names, Py_ssize_t at) noexc
 
 cdef inline int prepare_file(const unsigned char[::1] names, Py_ssize_t at, long long size) noexcept nogil:
     return polymq_prepare_file(<const char *> &names[at], size)
+
+
+cdef inline int range_in_cache(int descriptor, long long position, long long size) noexcept nogil:
+    return polymq_in_cache(descriptor, position, size)

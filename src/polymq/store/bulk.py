@@ -54,8 +54,11 @@ if not cython.compiled:
             os.close(descriptor)
         return 0
 
+    def range_in_cache(_descriptor: int, _position: int, _size: int) -> int:
+        return -1
 
-__all__ = ["hasten_each", "prepare_one", "sync_each"]
+
+__all__ = ["hasten_each", "in_cache", "prepare_one", "sync_each"]
 
 
 def sync_each(names: cython.const[cython.uchar][::1], codes: cython.int[::1]) -> None:
@@ -93,3 +96,11 @@ def prepare_one(name: cython.const[cython.uchar][::1], size: cython.longlong) ->
     with cython.nogil:
         code = prepare_file(name, 0, size)
     return code
+
+
+def in_cache(descriptor: cython.int, position: cython.longlong, size: cython.longlong) -> bool:
+    """Whether reading a range would find all of it in the page cache; True also if that cannot be told. Brings nothing in.
+
+    Uncompiled it cannot be told: Python does not have the call.
+    """
+    return range_in_cache(descriptor, position, size) != 0

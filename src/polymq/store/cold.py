@@ -115,6 +115,9 @@ class ColdRead:
         """Read. Raises NotCachedError (only if `cached`), CorruptRecord, OSError."""
         file = self.files.open(self.path)
         try:
+            # Windows are the read-ahead. The system's own would leave marks in the page cache, and whoever comes to one, the
+            # loop too, would have to make room for what follows: where memory is short, 100 ms at a time.
+            file.expect_random_reads()
             read = _cached(file) if cached else file.pread
             self._identify(read)
             limit = self.limit or file.size()

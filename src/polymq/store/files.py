@@ -15,7 +15,7 @@ from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from polymq.store.bulk import hasten_each, prepare_one, sync_each
+from polymq.store.bulk import hasten_each, in_cache, prepare_one, sync_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,7 @@ __all__ = ["File", "Files", "RealFiles"]
 
 # Linux: read what the page cache has and nothing else. Elsewhere the flag does not exist, and nothing counts as cached.
 _READ_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+_ADVISE_RANDOM: Final[int | None] = getattr(os, "POSIX_FADV_RANDOM", None)
 # EAGAIN: not in the page cache. The others: this file system or kernel does not know the flag.
 _NOT_CACHED: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _LOCK_NAME: Final = "LOCK"
@@ -46,6 +47,9 @@ class File(Protocol):
 
         None is always a right answer: who gets it reads through the worker, and has the bytes afterwards.
         """
+
+    def expect_random_reads(self) -> None:
+        """Have the system bring in what is asked for and nothing ahead of it, as long as this file is open. May do nothing."""
 
     def allocate(self, size: int) -> None:
         """Make the file at least `size` bytes long with real blocks; new ones read as zeros; raises OSError(ENOSPC)."""
@@ -148,8 +152,12 @@ class RealFile:
         return data
 
     def pread_cached(self, size: int, position: int) -> bytes | None:
-        """See `File`."""
-        if _READ_NOWAIT is None:
+        """See `File`.
+
+        Looked up first: a read with NOWAIT that finds nothing makes room for the pages and has them read after all, and
+        where memory is short that room may be 100 ms away (Linux 6, `filemap_get_pages`).
+        """
+        if _READ_NOWAIT is None or not in_cache(self._descriptor, position, size):
             return None
         buffer = bytearray(size)
         try:
@@ -162,6 +170,11 @@ class RealFile:
             return bytes(buffer)
         # Fewer bytes: the file ends there, or the page cache does.
         return bytes(memoryview(buffer)[:count]) if position + count >= self.size() else None
+
+    def expect_random_reads(self) -> None:
+        """See `File`."""
+        if _ADVISE_RANDOM is not None:
+            os.posix_fadvise(self._descriptor, 0, 0, _ADVISE_RANDOM)
 
     def allocate(self, size: int) -> None:
         """See `File`."""

@@ -403,6 +403,9 @@ class FakeFile:
             return None
         return bytes(self._contents.data[position : position + size])
 
+    def expect_random_reads(self) -> None:
+        """Nothing is read ahead here."""
+
     def allocate(self, size: int) -> None:
         """Make the file at least `size` bytes long with blocks that read as zeros."""
         self._check()

@@ -78,3 +78,23 @@ def test_what_cannot_be_prepared_says_why(tmp_path: Path) -> None:
     assert bulk.prepare_one(names(tmp_path / "no" / "next"), 10) == -errno.ENOENT
     os.mkfifo(tmp_path / "pipe")
     assert bulk.prepare_one(names(tmp_path / "pipe"), 10) == errno.EINVAL
+
+
+def test_what_is_in_the_page_cache_is_found_there_and_holes_are_not(files: list[Path]) -> None:
+    descriptor = os.open(files[0], os.O_RDWR)
+    try:
+        os.pwrite(descriptor, b"x" * 3_000_000, 0)
+        os.ftruncate(descriptor, 9_000_000)
+        assert bulk.in_cache(descriptor, 0, 3_000_000)
+        assert bulk.in_cache(descriptor, 2_999_000, 1_000)
+        assert bulk.in_cache(descriptor, 1_234_567, 0)
+        # Python has no call for it: uncompiled, whatever is asked for counts as being there.
+        unknown = bulk.__file__.endswith(".py")
+        assert bulk.in_cache(descriptor, 0, 3_100_000) is unknown
+        assert bulk.in_cache(descriptor, 2_990_000, 1_000_000) is unknown
+        assert bulk.in_cache(descriptor, 8_000_000, 1) is unknown
+        # Asking brings nothing in.
+        assert bulk.in_cache(descriptor, 8_000_000, 1) is unknown
+    finally:
+        os.close(descriptor)
+    assert bulk.in_cache(descriptor, 0, 1)

@@ -79,8 +79,32 @@ def test_a_broken_disk_is_an_error_even_for_the_page_cache(files: RealFiles, mon
 
     monkeypatch.setattr(os, "preadv", preadv, raising=False)
     monkeypatch.setattr(files_module, "_READ_NOWAIT", 8)
+    file = files.open("a", create=True)
+    file.pwrite(b"x", 0)
     with pytest.raises(OSError, match="broken"):
-        files.open("a", create=True).pread_cached(1, 0)
+        file.pread_cached(1, 0)
+
+
+def test_a_read_is_not_tried_when_it_would_bring_something_in(files: RealFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def preadv(*_: object) -> int:
+        raise AssertionError
+
+    monkeypatch.setattr(os, "preadv", preadv, raising=False)
+    monkeypatch.setattr(files_module, "_READ_NOWAIT", 8)
+    monkeypatch.setattr(files_module, "in_cache", lambda *_: False)
+    assert files.open("a", create=True).pread_cached(1, 0) is None
+
+
+def test_random_reads_are_announced_where_the_system_wants_to_know(files: RealFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *words: told.append(words[1:]), raising=False)
+    monkeypatch.setattr(files_module, "_ADVISE_RANDOM", 1)
+    file = files.open("a", create=True)
+    file.expect_random_reads()
+    assert told == [(0, 0, 1)]
+    monkeypatch.setattr(files_module, "_ADVISE_RANDOM", None)
+    file.expect_random_reads()
+    assert len(told) == 1
 
 
 def test_a_part_of_it_in_the_page_cache_is_not_enough(files: RealFiles, monkeypatch: pytest.MonkeyPatch) -> None:
