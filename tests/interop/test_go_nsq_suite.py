@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MODULE = "github.com/nsqio/go-nsq"
 RESULT = re.compile(r"^--- (\w+): (\w+)", re.MULTILINE)
+# A consumer of its mock tests may say something when its test is over, which ends the whole run: seen with nsqd on a busy machine.
+LATE_WORDS = "panic: Log in goroutine after TestConsumerBackoff"
+TRIES = 3
 # Those that talk to a server; the others test the library against itself.
 TALKING = {
     *(
@@ -61,7 +64,10 @@ def test_the_librarys_own_tests(kind: str, source: Path, tmp_path: Path) -> None
                 port = address.rpartition(":")[2]
                 text = re.sub(rf"(?<!1\.2\.3\.4:)\b{standard}\b", port, text)
             path.write_text(text, encoding="utf-8")
-        done = run(target, "test", "-v", "-count=1", "-timeout", "120s", ".", timeout=300)
+        for _ in range(TRIES):
+            done = run(target, "test", "-v", "-count=1", "-timeout", "120s", ".", timeout=300)
+            if LATE_WORDS not in done.stdout:
+                break
     results = {name: verdict for verdict, name in RESULT.findall(done.stdout)}
     assert {name for name, verdict in results.items() if verdict != "PASS"} == set(), done.stdout[-5000:]
     assert set(results) >= TALKING
