@@ -1,4 +1,4 @@
-"""What a background thread does to many files, as few calls that hold nobody up. Hot.
+"""What a background thread does to many files, as few calls that hold nobody up; and what the loop asks about one. Hot.
 
 A thread that makes three system calls for each of a thousand files takes the interpreter's lock three thousand times,
 each time from the loop; compiled, a call here gives it away once and takes it once. Names are those of the operating
