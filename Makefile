@@ -67,13 +67,13 @@ format: setup ## let ruff format and fix what it can
 	@$(PYTHON_ENV)/ruff check --fix .
 
 .PHONY: interop
-interop: setup ## real clients (pynsq, ansq, gnsq, go-nsq, nsqjs, PHP) against polymq; writes docs/CLIENTS.md again, or compares it if CI is set
+interop: setup ## real clients (pynsq, ansq, gnsq, go-nsq, nsqjs, PHP, nats-py, nats.go) and servers against polymq; writes docs/CLIENTS.md again, or compares it if CI is set
 	@peers/build.sh
-	@POLYMQ_CLIENTS_TABLE=$(if $(CI),compare,write) $(PYTEST) tests/interop --timeout 300 $(ARGS)
+	@POLYMQ_CLIENTS_TABLE=$(if $(CI),compare,write) $(PYTEST) tests/interop --timeout 300 -r fER $(ARGS)
 
 .PHONY: bench
-bench: setup ## polymq beside nsqd 1.3.0, on this machine, now
-	@peers/build.sh nsq
+bench: setup ## polymq beside nsqd and nats-server, on this machine, now
+	@peers/build.sh nsq nats nats-2.9
 	@$(PYTHON_ENV)/python -m bench $(ARGS)
 
 .PHONY: crash

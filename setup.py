@@ -20,6 +20,8 @@ MODES = ("fast", "checked", "pure")
 MODE = os.environ.get("POLYMQ_BUILD") or "fast"
 HOT_MODULES = Path(__file__).with_name("hot_modules.txt").read_text(encoding="utf-8").split()
 
+PROCESSORS = os.cpu_count() or 1
+
 if MODE not in MODES:
     sys.exit(f"POLYMQ_BUILD is {MODE!r}; it must be one of {', '.join(MODES)}")
 
@@ -51,6 +53,8 @@ def extensions() -> list[Extension]:
         },
         build_dir=f"build/cython-{MODE}",
         quiet=True,
+        # Elsewhere processes are spawned, which would run this file again.
+        nthreads=PROCESSORS if sys.platform == "linux" else 0,
     )
     for extension in cythonized:
         # cythonize() drops it.
@@ -70,6 +74,7 @@ class BuildInOneMode(build_ext):
         note = folder / "_build_mode.txt"
         if not note.exists() or note.read_text(encoding="utf-8").strip() != MODE:
             self.force = True
+        self.parallel = PROCESSORS
         super().run()
         if folder.is_dir() and MODE != "pure":
             note.write_text(f"{MODE}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Measure polymq beside nsqd 1.3.0 and write the table.
+"""Measure polymq beside nsqd and nats-server and write the table.
 
     make bench                          everything (about three quarters of an hour)
     make bench ARGS=--quick             a smoke run of every row, in a minute or two; its figures mean little
@@ -25,9 +25,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench.harness.generator import Generator, LoadError
 from bench.harness.machine import facts, warm_memory
+from bench.harness.process import MissingServerError, Setup
 from bench.harness.report import Outcome, Table, print_row, save
 from bench.harness.rows import ROWS, Bench, Row
-from bench.harness.servers import MissingServerError, Setup, default_polymq
+from bench.harness.servers import default_polymq
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
@@ -40,7 +41,7 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="rows by name, separated by commas")
-    parser.add_argument("--kinds", default="", help="servers by kind, separated by commas: nsqd, polymq, polymq-fsync, loop")
+    parser.add_argument("--kinds", default="", help="servers by kind, separated by commas: nsqd, nats-server, nats-server-2.9, polymq, …")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each server in rows with a ratio (default 5)")
     parser.add_argument("--quick", action="store_true", help="a smoke run: a fiftieth of the messages, one round")
     parser.add_argument("--list", action="store_true", help="print the rows and end")
@@ -48,7 +49,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--scratch", type=Path, default=ROOT / "build" / "bench", help="folder for data and logs; on the disk to be measured"
     )
-    parser.add_argument("--port", type=int, default=25200, help="first of three ports to use")
+    parser.add_argument("--port", type=int, default=25200, help="first of twenty ports to use")
     parser.add_argument("--results", type=Path, help="where the table goes; a whole run's to bench/results, a part's to the scratch folder")
     parser.add_argument("--serve-options", default="", help="more options for `polymq serve`; for experiments, kept in the results")
     return parser.parse_args()
@@ -104,7 +105,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     scratch = arguments.scratch.resolve()
     scratch.mkdir(parents=True, exist_ok=True)
-    setup = Setup(scratch, arguments.port, ROOT / ".peers" / "bin" / "nsqd", default_polymq(), arguments.serve_options.split())
+    setup = Setup(scratch, arguments.port, ROOT / ".peers" / "bin", default_polymq(), arguments.serve_options.split())
     try:
         bench = Bench(setup, Generator(scratch), arguments.quick)
     except MissingServerError as error:
@@ -124,6 +125,8 @@ def main() -> int:
     with Progress(*columns, console=console) as progress:
         for row in rows:
             kinds = [kind for kind in row.kinds if not wanted or kind in wanted]
+            if not kinds:
+                continue
             outcome = run_row(row, bench, kinds, table.rounds, progress, warm=warm)
             table.outcomes.append(outcome)
             print_row(progress.console, outcome)

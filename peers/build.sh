@@ -2,9 +2,9 @@
 # Bring the programs that polymq is tested and measured against: by name and version, from their package managers, into .peers/.
 #
 #   peers/build.sh             everything
-#   peers/build.sh nsq         one part: nsq, go-nsq, nsqjs, php (the Python clients come with the extra `interop`)
+#   peers/build.sh nsq         one part: nsq, go-nsq, nsqjs, php, nats, nats-2.9, nats_go, nats-cli (the Python clients come with the extra `interop`)
 #
-# Doing it again is cheap: a part whose files have not changed since is left alone. Needs go >= 1.20, npm and php-cli.
+# Doing it again is cheap: a part whose files have not changed since is left alone. Needs go >= 1.26, npm and php-cli.
 set -eu
 cd "$(dirname "$0")/.."
 target="$PWD/.peers"
@@ -56,16 +56,55 @@ build_php() {
     php -l peers/php/client.php >/dev/null || die 'php cannot read peers/php/client.php: it is for PHP 8.1 and newer'
 }
 
+build_nats() {
+    need go 'apt-get install golang-go' 'nats-server'
+    say 'nats-server 2.15.2, and the programs that nats.go shows (go, about a minute the first time)'
+    server=github.com/nats-io/nats-server/v2 programs=github.com/nats-io/nats.go/examples
+    go_build nats $server $programs/nats-bench $programs/nats-echo $programs/nats-pub $programs/nats-qsub $programs/nats-req \
+        $programs/nats-rply $programs/nats-sub
+}
+
+# Debian's, as its package is: an old server of many installations, built by an old compiler. Elsewhere the same version as a module.
+build_nats_2_9() {
+    unpacked="$target/unpacked"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked"
+    version=$(apt-cache madison nats-server 2>/dev/null | awk '$3 ~ /^2\.9\.10-/ { print $3; exit }') || version=
+    if [ -n "$version" ] && (cd "$unpacked" && apt-get download -qq "nats-server=$version" 2>/dev/null && dpkg-deb -x ./*.deb .); then
+        say "nats-server $version (Debian's package)"
+        cp "$unpacked/usr/sbin/nats-server" "$target/bin/nats-server-2.9"
+    else
+        need go 'apt-get install golang-go' 'nats-server 2.9'
+        say 'nats-server 2.9.10 (go; there is no Debian package of it here)'
+        (cd peers/nats-2.9 && GOTOOLCHAIN=local GOFLAGS='-mod=readonly -buildvcs=false' go build -o "$target/bin/nats-server-2.9" \
+            github.com/nats-io/nats-server/v2)
+    fi
+    rm -rf "$unpacked"
+}
+
+build_nats_go() {
+    need go 'apt-get install golang-go' 'the nats.go client'
+    say 'nats.go 1.55.0: our client program over it (go)'
+    go_build nats_go .
+}
+
+build_nats_cli() {
+    need go 'apt-get install golang-go' 'the nats command line tool'
+    say 'nats 0.4.0: the command line tool (go, about two minutes the first time)'
+    go_build nats-cli github.com/nats-io/natscli/nats
+}
+
 mkdir -p "$target/bin" "$target/stamps"
 # The folder hides itself from git.
 echo '*' >"$target/.gitignore"
-for part in ${*:-nsq go-nsq nsqjs php}; do
-    case $part in nsq | go-nsq | nsqjs | php) ;; *) die "no such part: $part (nsq, go-nsq, nsqjs, php)" ;; esac
+all='nsq go-nsq nsqjs php nats nats-2.9 nats_go nats-cli'
+for part in ${*:-$all}; do
+    case " $all " in *" $part "*) ;; *) die "no such part: $part ($all)" ;; esac
     if current "$part" && [ "$part" != php ]; then
         say "$part is up to date"
         continue
     fi
-    "build_$(echo "$part" | tr - _)"
+    "build_$(echo "$part" | tr -- -. __)"
     stamp "$part"
 done
 say "ready in $target"

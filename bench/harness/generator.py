@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from bench.harness.servers import MissingServerError
+from bench.harness.process import MissingServerError
 
 __all__ = ["Generator", "LoadError"]
 
@@ -60,9 +60,9 @@ class Generator:
             process.communicate()
             raise LoadError("the generator did not end at its deadline") from None
         if process.returncode:
-            done = json.loads(out)["messages"] if out else 0
+            done = json.loads(out.splitlines()[-1])["messages"] if out else 0
             raise LoadError(f"{err.decode(errors='replace').strip()[:300]} (after {done} messages)")
-        return dict(json.loads(out))
+        return dict(json.loads(out.splitlines()[-1]))
 
     def run(self, mode: str, address: str, *, deadline_s: float = 120, **options: object) -> dict[str, Any]:
         """Run a load to its end."""

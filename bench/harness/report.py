@@ -1,4 +1,4 @@
-"""The results: medians and spread, ratio to nsqd and goal, as JSON for tools and as a Markdown table for people."""
+"""The results: medians and spread, ratio to the peer and goal, as JSON for tools and as a Markdown table for people."""
 
 from __future__ import annotations
 
@@ -17,13 +17,38 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Table", "print_row", "save"]
 
-# Shown in this order; a kind that a row does not measure is a dash.
-COLUMNS = ("nsqd", "polymq", "polymq-fsync")
-NOT_ALIKE = """\
+TITLES = {
+    "nsqd": "nsqd 1.3.0",
+    "nats-server": "nats-server 2.15.2",
+    "nats-server-2.9": "nats-server 2.9.10",
+    "polymq-fsync": "polymq, fsync",
+}
+NSQ_NOT_ALIKE = """\
 nsqd is started with room for all messages in memory and keeps them there: a kill loses them. polymq writes every message to
 its log before it answers (the page cache; synced within a second), and with `durability = "fsync"` (last column) it answers
 after the disk has it, with a tenth of the messages. Generator and server share the machine; polymq uses one core, nsqd all it can get.
 """
+NATS_NOT_ALIKE = """\
+Both nats-servers run with their defaults, without JetStream: 2.15.2 from its Go module, 2.9.10 as Debian packages it. No server keeps
+a message here, except where a row says so. A goal is met if it is met against the better of the two. Generator and server share the
+machine; polymq uses one core, nats-server all it can get.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One table of the page. A kind that a row does not measure is a dash; `last` stands behind the verdict, as its figures are no part of it."""
+
+    protocol: str
+    remark: str
+    columns: tuple[str, ...]
+    last: tuple[str, ...] = ()
+
+
+SHEETS = (
+    Sheet("NSQ", NSQ_NOT_ALIKE, ("nsqd", "polymq"), ("polymq-fsync",)),
+    Sheet("NATS", NATS_NOT_ALIKE, ("nats-server", "nats-server-2.9", "polymq")),
+)
 
 
 @dataclass(slots=True)
@@ -76,8 +101,17 @@ def cell(outcome: Outcome, kind: str, metric: Metric) -> str:
     return text if len(series) == 1 else f"{text} ({number(min(series))} … {number(max(series))})"
 
 
+def peer_figure(outcome: Outcome, metric: Metric) -> float | None:
+    """The figure to beat: the best of all servers that the row is against; None when one is missing."""
+    figures = [outcome.median(kind, metric.key) for kind in outcome.row.against]
+    found = [figure for figure in figures if figure is not None]
+    if not found or len(found) < len(figures):
+        return None
+    return min(found) if metric.goal is not None and metric.goal.less_is_better else max(found)
+
+
 def ratio(outcome: Outcome, metric: Metric) -> str:
-    ours, peer = outcome.median("polymq", metric.key), outcome.median("nsqd", metric.key)
+    ours, peer = outcome.median("polymq", metric.key), peer_figure(outcome, metric)
     return f"{ours / peer:.2f}" if ours is not None and peer else "-"
 
 
@@ -86,7 +120,7 @@ def verdict(outcome: Outcome, metric: Metric) -> str:
     if metric.goal is None:
         return ""
     ours = outcome.median("polymq", metric.key)
-    met = None if ours is None else metric.goal.met(ours, outcome.median("nsqd", metric.key))
+    met = None if ours is None else metric.goal.met(ours, peer_figure(outcome, metric))
     return {True: "yes", False: "**no**", None: "**not measured**"}[met]
 
 
@@ -100,35 +134,46 @@ def markdown(table: Table) -> str:
     if table.quick:
         lines += ["A smoke run (`--quick`): few messages, one round. The figures show that the rows run, nothing else.", ""]
     lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in table.machine.items()]
-    lines += ["", NOT_ALIKE, "Figures are medians (lowest … highest); `n` is the number of runs of each server.", ""]
-    lines += ["| load | unit | nsqd 1.3.0 | polymq | ratio | goal | met | polymq, fsync | n |", "|---|---|---|---|---|---|---|---|---|"]
-    for outcome in table.outcomes:
+    lines += ["", "Figures are medians (lowest … highest); `n` is the number of runs of each server.", ""]
+    for sheet in SHEETS:
+        outcomes = [outcome for outcome in table.outcomes if outcome.row.protocol == sheet.protocol]
+        if outcomes:
+            lines += [f"## {sheet.protocol}", "", sheet.remark, *rows_of(sheet, outcomes), "", *remarks(sheet, outcomes), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def rows_of(sheet: Sheet, outcomes: list[Outcome]) -> list[str]:
+    """The table itself."""
+    before, after = ([TITLES.get(kind, kind) for kind in kinds] for kinds in (sheet.columns, sheet.last))
+    heads = ["load", "unit", *before, "ratio", "goal", "met", *after, "n"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for outcome in outcomes:
         for metric in outcome.row.metrics:
-            title = f"{outcome.row.title}{': ' if metric.title else ''}{metric.title}"
-            cells = [cell(outcome, kind, metric) for kind in COLUMNS]
-            goal = metric.goal.text(metric.unit) if metric.goal else ""
             columns = [
-                title,
+                f"{outcome.row.title}{': ' if metric.title else ''}{metric.title}",
                 metric.unit,
-                cells[0],
-                cells[1],
+                *(cell(outcome, kind, metric) for kind in sheet.columns),
                 ratio(outcome, metric),
-                goal,
+                goal_text(outcome, metric) or "",
                 verdict(outcome, metric),
-                cells[2],
+                *(cell(outcome, kind, metric) for kind in sheet.last),
                 str(runs(outcome, metric)),
             ]
             lines.append("| " + " | ".join(columns) + " |")
-    return "\n".join([*lines, "", *remarks(table)]) + "\n"
+    return lines
 
 
-def remarks(table: Table) -> list[str]:
-    """What stands below the table: notes, other servers, errors."""
+def goal_text(outcome: Outcome, metric: Metric) -> str | None:
+    return metric.goal.text(metric.unit, outcome.row.against[0]) if metric.goal else None
+
+
+def remarks(sheet: Sheet, outcomes: list[Outcome]) -> list[str]:
+    """What stands below a table: notes, other servers, errors."""
     lines = []
-    for outcome in table.outcomes:
+    for outcome in outcomes:
         if outcome.row.note:
             lines.append(f"- {outcome.row.name}: {outcome.row.note}.")
-        others = [kind for kind in outcome.values if kind not in COLUMNS]
+        others = [kind for kind in outcome.values if kind not in sheet.columns + sheet.last]
         for kind in others:
             figures = ", ".join(f"{metric.title or 'rate'} {cell(outcome, kind, metric)} {metric.unit}" for metric in outcome.row.metrics)
             lines.append(f"- {outcome.row.name}, {kind}: {figures}.")
@@ -153,7 +198,7 @@ def as_json(table: Table) -> dict[str, Any]:
                         "key": metric.key,
                         "title": metric.title,
                         "unit": metric.unit,
-                        "goal": metric.goal.text(metric.unit) if metric.goal else None,
+                        "goal": goal_text(outcome, metric),
                         "met": verdict(outcome, metric) == "yes" if metric.goal else None,
                         "medians": {kind: outcome.median(kind, metric.key) for kind in outcome.values},
                     }
@@ -181,7 +226,7 @@ def print_row(console: Console, outcome: Outcome) -> None:
         figures = "   ".join(
             f"{kind} {cell(outcome, kind, metric)}" for kind in (*outcome.values, *(k for k in outcome.errors if k not in outcome.values))
         )
-        goal = f"   ratio {ratio(outcome, metric)}, goal {metric.goal.text(metric.unit)}: {verdict(outcome, metric)}" if metric.goal else ""
+        goal = f"   ratio {ratio(outcome, metric)}, goal {goal_text(outcome, metric)}: {verdict(outcome, metric)}" if metric.goal else ""
         console.print(f"  {metric.title or 'rate'} [{metric.unit}]  {figures}{goal}", markup=False)
     for kind, error in outcome.errors.items():
         console.print(f"  {kind}: {error}", markup=False)

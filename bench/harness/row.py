@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bench.harness.generator import Generator
-    from bench.harness.servers import Server, Setup
+    from bench.harness.process import ServerProcess, Setup
+    from bench.harness.servers import Server
 
 __all__ = [
     "MIB",
@@ -41,20 +42,33 @@ Figures = dict[str, float | list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a metric of polymq must reach. `ratio_min`: times nsqd's figure. `limit`, `least`: at most, at least. `below_peer`: under nsqd's."""
+    """What a metric of polymq must reach, measured by the peer's figure (`ratio_min`, `ratio_max`, `below_peer`) or by a number (`limit`, `least`)."""
 
     ratio_min: float | None = None
+    ratio_max: float | None = None
     limit: float | None = None
     least: float | None = None
     below_peer: bool = False
 
-    def text(self, unit: str) -> str:
+    @property
+    def less_is_better(self) -> bool:
+        """Whether the peer to beat is the one with the smallest figure."""
+        return self.ratio_max is not None or self.below_peer
+
+    @property
+    def needs_peer(self) -> bool:
+        """Whether it is measured by a peer's figure."""
+        return self.ratio_min is not None or self.less_is_better
+
+    def text(self, unit: str, peer: str) -> str:
         """Say the goal as the table shows it."""
         parts = []
         if self.ratio_min is not None:
-            parts.append(f"≥ {self.ratio_min:g} x nsqd")
+            parts.append(f"≥ {self.ratio_min:g} x {peer}")
+        if self.ratio_max is not None:
+            parts.append(f"≤ {self.ratio_max:g} x {peer}")
         if self.below_peer:
-            parts.append("below nsqd")
+            parts.append(f"below {peer}")
         if self.limit is not None:
             parts.append(f"≤ {self.limit:g} {unit}")
         if self.least is not None:
@@ -63,11 +77,12 @@ class Goal:
 
     def met(self, ours: float, peer: float | None) -> bool | None:
         """Whether `ours` reaches the goal; None when the peer's figure is needed and missing."""
-        if peer is None and (self.ratio_min is not None or self.below_peer):
+        if peer is None and self.needs_peer:
             return None
         checks = [self.limit is None or ours <= self.limit, self.least is None or ours >= self.least]
         if peer is not None:
             checks.append(self.ratio_min is None or ours >= self.ratio_min * peer)
+            checks.append(self.ratio_max is None or ours <= self.ratio_max * peer)
             checks.append(not self.below_peer or ours < peer)
         return all(checks)
 
@@ -108,9 +123,12 @@ class Row:
     # Rows with an absolute goal that take long are measured once.
     once: bool = False
     note: str = ""
+    # Which table it stands in, and the servers that the goals are about: the best of them.
+    protocol: str = "NSQ"
+    against: tuple[str, ...] = ("nsqd",)
 
 
-def rate_figures(result: Mapping[str, Any], server: Server, cpu_before_s: float) -> Figures:
+def rate_figures(result: Mapping[str, Any], server: ServerProcess, cpu_before_s: float) -> Figures:
     """Figures of a load. A consumer's rate leaves out the last tenth: nsqd holds its last messages back for up to 250 ms."""
     return {
         "rate": result.get("steady_rate", result["rate"]),
@@ -120,7 +138,7 @@ def rate_figures(result: Mapping[str, Any], server: Server, cpu_before_s: float)
     }
 
 
-def grown(server: Server, before: int) -> Figures:
+def grown(server: ServerProcess, before: int) -> Figures:
     """What a load has left in the server's memory."""
     time.sleep(SETTLE_S)
     return {"anonymous": (server.anonymous_bytes() - before) / MIB, "empty": before / MIB}

@@ -1,10 +1,10 @@
-/* loadgen: a load generator for the NSQ TCP protocol, built to be much faster than the servers that it measures.
+/* loadgen: a load generator for the protocols of NSQ and NATS, built to be much faster than the servers that it measures.
  *
  * Laws: one thread, one epoll loop, no work per message beyond walking the frames and writing the settles; what is
  * published is prepared before the clock starts; every wait ends at the deadline; a frame that was not expected ends
  * the run with an error. Read in this order: options.c (what can be asked), wire.c (frames and connections),
  * pack.c and snappy.c (compression), publish.c, consume.c, latency.c (the roles), run.c (the loop and the modes),
- * report.c (the answer).
+ * report.c (the answer). What is said here of frames and settles is NSQ's; NATS begins in nats.h.
  */
 #ifndef LOADGEN_H
 #define LOADGEN_H
@@ -13,12 +13,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mode { MODE_PUB, MODE_MPUB, MODE_SUB, MODE_BOTH, MODE_LATENCY, MODE_IDLE };
+enum mode { MODE_PUB, MODE_MPUB, MODE_SUB, MODE_BOTH, MODE_LATENCY, MODE_IDLE, MODE_NATS_PUB, MODE_NATS_BOTH, MODE_NATS_REQUEST, MODE_NATS_IDLE };
 enum role { ROLE_PUBLISHER, ROLE_CONSUMER, ROLE_TIMED, ROLE_IDLE };
 enum compression { PLAIN, SNAPPY, DEFLATE };
 
 /* Progress is kept in this many equal slices, to show whether a rate holds. */
 enum { SLICE_COUNT = 10, CHANNEL_COUNT_MAX = 64 };
+
+/* The loop: events taken at a time, and how often the deadline is looked at. */
+enum { EVENT_COUNT = 1024, DEADLINE_CHECK_MS = 100 };
 
 struct options {
     enum mode mode;
@@ -46,6 +49,15 @@ struct options {
     enum compression compression;
     const char *auth; /* the secret to log in with; NULL: nobody asks */
     bool words;       /* bodies of words, which can be compressed, instead of random letters */
+    /* NATS: the topics are its subjects, `subscribers` get everything */
+    const char *queue;
+    uint32_t members; /* of the queue group */
+    uint32_t slow;    /* subscribers that do not read until the others are through */
+    uint32_t subscriptions; /* of each idle connection */
+    bool wildcard;    /* one subscription to all subjects instead of one to each */
+    uint32_t settle_ms; /* between subscribing and publishing */
+    char other_host[64];
+    uint16_t other_port; /* the server of those who receive; 0: the same */
 };
 
 /* What publishers send: `count` commands, one after the other, prepared once and sent again and again. */
@@ -120,6 +132,8 @@ struct frame {
     size_t size_bytes;
 };
 void put_u32(uint8_t *at, uint32_t value);
+void connect_socket(struct connection *connection, const char *host, uint16_t port);
+void send_all(struct connection *connection, const void *bytes, size_t size_bytes);
 void connection_open(struct connection *connection, const struct options *options);
 void connection_subscribe(struct connection *connection, const char *topic, const char *channel);
 void connection_start(struct connection *connection);
@@ -155,6 +169,7 @@ size_t snappy_stored_chunk(uint8_t *target, const uint8_t *plain, size_t size_by
 size_t snappy_unchunk(uint8_t *target, size_t room_bytes, const uint8_t *chunk, size_t chunk_bytes);
 
 /* publish.c, consume.c, latency.c: what a role does when its socket is ready */
+void fill_body(uint8_t *at, uint32_t size_bytes, uint64_t *state);
 void period_build(struct period *period, const struct options *options);
 void publisher_share(struct run *run);
 void publisher_push(struct run *run, struct connection *connection);
@@ -169,7 +184,12 @@ void idle_receive(struct run *run, struct connection *connection);
 void mark_progress(struct run *run, uint64_t done, uint64_t total);
 void watch_output(struct run *run, struct connection *connection, bool wanted);
 void finish_connection(struct run *run, struct connection *connection);
+void run_prepare(struct run *run);
+void run_end(bool complete);
 void execute(struct run *run);
+void report_begin(const struct run *run, uint64_t done, bool complete);
+void report_slices(const struct run *run);
+void report_samples(const struct run *run);
 void report(const struct run *run);
 
 #endif

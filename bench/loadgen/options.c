@@ -18,6 +18,12 @@ static const char USAGE[] =
     "  latency   publish --rate messages a second, receive them, and time publish to receive\n"
     "  idle      open connections, subscribe them (unless --channel ''), and stay until the deadline\n"
     "\n"
+    "modes of NATS, where --topic and --topics are subjects (with --topics N: NAME.00000 ...)\n"
+    "  nats-pub      publish without taking anything; the server has taken everything when it answers the last PING\n"
+    "  nats-both     publish to the subjects in turn; each of --subscribers and each group gets every message once, in order\n"
+    "  nats-request  one question at a time to one responder\n"
+    "  nats-idle     open connections with --subscriptions each, say so, and stay until the deadline\n"
+    "\n"
     "options (default)\n"
     "  --address HOST:PORT (127.0.0.1:4150)   --topic NAME (bench)     --channel NAME (bench)\n"
     "  --messages N (100000)  per channel     --size BYTES (200)       --batch N (200)\n"
@@ -27,17 +33,23 @@ static const char USAGE[] =
     "  --defer-ms N (0)                       --message-timeout-ms N (server's)\n"
     "  --lead-max N (0: none)                 --hold-first             --deadline SECONDS (60)\n"
     "  --compression snappy|deflate           --auth SECRET            --words  bodies that compress\n"
+    "options of NATS (default)\n"
+    "  --members N (0)  of a queue group      --queue NAME (workers)   --slow N (0)  read nothing until the others are through\n"
+    "  --wildcard  one subscription to all    --subscriptions N (1)    --settle-ms N (0)  between subscribing and publishing\n"
+    "  --other-address HOST:PORT  the server of those who receive\n"
     "\n"
     "One line of JSON goes to standard output. Exit status: 0 done, 1 wrong use, 2 error, 3 deadline.\n"
     "\n"
     "  loadgen mpub --connections 2 --batch 200 --size 200 --messages 5000000 --subscribers 1\n"
-    "  loadgen sub --rdy 2500 --messages 5000000\n";
+    "  loadgen sub --rdy 2500 --messages 5000000\n"
+    "  loadgen nats-both --address 127.0.0.1:4222 --size 16 --messages 5000000 --subscribers 4 --topics 100\n";
 
 enum option_code {
     OPTION_ADDRESS = 256, OPTION_TOPIC, OPTION_CHANNEL, OPTION_MESSAGES, OPTION_SIZE, OPTION_BATCH,
     OPTION_CONNECTIONS, OPTION_CONSUMERS, OPTION_CHANNELS, OPTION_WINDOW, OPTION_RDY, OPTION_TOPICS,
     OPTION_SUBSCRIBERS, OPTION_RATE, OPTION_DEFER, OPTION_TIMEOUT, OPTION_LEAD, OPTION_HOLD, OPTION_DEADLINE,
-    OPTION_COMPRESSION, OPTION_AUTH, OPTION_WORDS, OPTION_HELP
+    OPTION_COMPRESSION, OPTION_AUTH, OPTION_WORDS, OPTION_QUEUE, OPTION_MEMBERS, OPTION_SLOW, OPTION_SUBSCRIPTIONS, OPTION_WILDCARD, OPTION_SETTLE,
+    OPTION_OTHER, OPTION_HELP
 };
 
 static const struct option OPTIONS[] = {
@@ -63,6 +75,13 @@ static const struct option OPTIONS[] = {
     {"compression", required_argument, NULL, OPTION_COMPRESSION},
     {"auth", required_argument, NULL, OPTION_AUTH},
     {"words", no_argument, NULL, OPTION_WORDS},
+    {"queue", required_argument, NULL, OPTION_QUEUE},
+    {"members", required_argument, NULL, OPTION_MEMBERS},
+    {"slow", required_argument, NULL, OPTION_SLOW},
+    {"subscriptions", required_argument, NULL, OPTION_SUBSCRIPTIONS},
+    {"wildcard", no_argument, NULL, OPTION_WILDCARD},
+    {"settle-ms", required_argument, NULL, OPTION_SETTLE},
+    {"other-address", required_argument, NULL, OPTION_OTHER},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -83,18 +102,26 @@ static enum mode parse_mode(const char *name) {
     static const struct { const char *name; enum mode mode; } MODES[] = {
         {"pub", MODE_PUB}, {"mpub", MODE_MPUB}, {"prefill", MODE_MPUB}, {"sub", MODE_SUB},
         {"both", MODE_BOTH}, {"latency", MODE_LATENCY}, {"idle", MODE_IDLE},
+        {"nats-pub", MODE_NATS_PUB}, {"nats-both", MODE_NATS_BOTH}, {"nats-request", MODE_NATS_REQUEST}, {"nats-idle", MODE_NATS_IDLE},
     };
     for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
         if (!strcmp(MODES[i].name, name)) return MODES[i].mode;
     misuse("unknown mode", name);
 }
 
-static void parse_address(const char *text, struct options *options) {
+static void parse_address(const char *text, char *host, uint16_t *port) {
     const char *colon = strrchr(text, ':');
-    if (!colon || (size_t)(colon - text) >= sizeof options->host) misuse("address is not HOST:PORT", text);
-    memcpy(options->host, text, (size_t)(colon - text));
-    options->host[colon - text] = 0;
-    options->port = (uint16_t)number(colon + 1, 1, 65535);
+    if (!colon || (size_t)(colon - text) >= sizeof ((struct options *)0)->host) misuse("address is not HOST:PORT", text);
+    memcpy(host, text, (size_t)(colon - text));
+    host[colon - text] = 0;
+    *port = (uint16_t)number(colon + 1, 1, 65535);
+}
+
+/* A word that can stand in a command. */
+static const char *word(const char *text, size_t size_max) {
+    size_t size = strlen(text);
+    if (!size || size > size_max || strpbrk(text, " \t\r\n\"\\")) misuse("not a word", text);
+    return text;
 }
 
 static enum compression parse_compression(const char *name) {
@@ -105,7 +132,7 @@ static enum compression parse_compression(const char *name) {
 
 static void set_option(int code, const char *value, struct options *options) {
     switch (code) {
-    case OPTION_ADDRESS: parse_address(value, options); break;
+    case OPTION_ADDRESS: parse_address(value, options->host, &options->port); break;
     case OPTION_TOPIC: options->topic = value; break;
     case OPTION_CHANNEL: options->channel = value; break;
     case OPTION_MESSAGES: options->messages = number(value, 1, 10000000000ULL); break;
@@ -127,13 +154,36 @@ static void set_option(int code, const char *value, struct options *options) {
     case OPTION_COMPRESSION: options->compression = parse_compression(value); break;
     case OPTION_AUTH: options->auth = value; break;
     case OPTION_WORDS: options->words = true; break;
+    case OPTION_QUEUE: options->queue = word(value, 60); break;
+    case OPTION_MEMBERS: options->members = (uint32_t)number(value, 0, 1000); break;
+    case OPTION_SLOW: options->slow = (uint32_t)number(value, 0, 1000); break;
+    case OPTION_SUBSCRIPTIONS: options->subscriptions = (uint32_t)number(value, 1, 10000000); break;
+    case OPTION_WILDCARD: options->wildcard = true; break;
+    case OPTION_SETTLE: options->settle_ms = (uint32_t)number(value, 0, 60000); break;
+    case OPTION_OTHER: parse_address(value, options->other_host, &options->other_port); break;
     case OPTION_HELP: fputs(USAGE, stdout); exit(0);
     default: misuse("unknown option", "see below");
     }
 }
 
+static void check_nats(const struct options *options) {
+    bool takes = options->mode == MODE_NATS_BOTH;
+    word(options->topic, 60);
+    if (options->auth) word(options->auth, 500);
+    if (options->size_bytes < 12) misuse("--size", "at least 12: a body begins with its number and its publisher");
+    if (takes && !options->subscribers && !options->members) misuse("nats-both", "somebody has to receive: --subscribers or --members");
+    if (!takes && (options->subscribers || options->members || options->slow || options->lead_max))
+        misuse("--subscribers, --members, --slow, --lead-max", "only for nats-both");
+    if (options->topics > 1 && options->mode != MODE_NATS_PUB && !takes) misuse("--topics", "only for nats-pub and nats-both");
+    if (options->messages < options->connections && options->mode != MODE_NATS_IDLE) misuse("--messages", "less than one for each publisher");
+}
+
 static void check(const struct options *options) {
     if (!(options->deadline_s > 0 && options->deadline_s <= 86400)) misuse("--deadline", "not within 0 to 86400");
+    if (options->mode >= MODE_NATS_PUB) {
+        check_nats(options);
+        return;
+    }
     bool batches = options->mode == MODE_MPUB || options->mode == MODE_BOTH;
     if (batches && options->messages % options->batch) misuse("--messages", "not a multiple of --batch");
     if (options->mode == MODE_MPUB && options->defer_ms) misuse("--defer-ms", "NSQ defers single messages only; use pub");
@@ -157,7 +207,7 @@ void parse_options(int argument_count, char **arguments, struct options *options
     *options = (struct options){
         .mode = parse_mode(arguments[1]), .mode_name = arguments[1], .host = "127.0.0.1", .port = 4150,
         .topic = "bench", .channel = "bench", .messages = 100000, .size_bytes = 200, .batch = 200, .connections = 1,
-        .consumers = 1, .window = 4, .rdy = 2500, .channels = 1, .topics = 1, .rate = 2000, .deadline_s = 60,
+        .consumers = 1, .window = 4, .rdy = 2500, .channels = 1, .topics = 1, .rate = 2000, .deadline_s = 60, .queue = "workers", .subscriptions = 1,
     };
     if (options->mode == MODE_IDLE) options->rdy = 0;
     int code;

@@ -19,7 +19,7 @@ static void topic_name(char *name, size_t room, const struct options *options, u
 }
 
 /* Letters that differ from message to message, so that neither side can profit from equal bodies. */
-static void fill_body(uint8_t *at, uint32_t size_bytes, uint64_t *state) {
+void fill_body(uint8_t *at, uint32_t size_bytes, uint64_t *state) {
     for (uint32_t i = 0; i < size_bytes; i++) {
         *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
         at[i] = (uint8_t)('a' + (*state >> 33) % 26);

@@ -21,7 +21,7 @@ static double cpu_s(void) {
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static void report_slices(const struct run *run) {
+void report_slices(const struct run *run) {
     double messages = (double)(run->options.messages / SLICE_COUNT);
     printf(",\"slice_rates\":[");
     for (uint32_t i = 0; i < run->slices_done; i++)
@@ -50,18 +50,22 @@ static void report_channels(const struct run *run) {
     printf("],\"redelivered\":%llu", (unsigned long long)redelivered);
 }
 
-static void report_samples(const struct run *run) {
+void report_samples(const struct run *run) {
     qsort(run->samples_ns, run->sample_count, sizeof *run->samples_ns, compare);
     printf(",\"samples\":%llu,\"p50_us\":%.1f,\"p90_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f", (unsigned long long)run->sample_count,
            microseconds_at(run, 0.5), microseconds_at(run, 0.9), microseconds_at(run, 0.99), microseconds_at(run, 0.999), microseconds_at(run, 1.0));
 }
 
+void report_begin(const struct run *run, uint64_t done, bool complete) {
+    double seconds = (double)(run->ended_ns - run->started_ns) / 1e9;
+    printf("{\"mode\":\"%s\",\"complete\":%s,\"messages\":%llu,\"seconds\":%.6f,\"rate\":%.0f,\"cpu_seconds\":%.3f", run->options.mode_name,
+           complete ? "true" : "false", (unsigned long long)done, seconds, (double)done / seconds, cpu_s());
+}
+
 void report(const struct run *run) {
     const struct options *options = &run->options;
-    double seconds = (double)(run->ended_ns - run->started_ns) / 1e9;
     uint64_t done = options->mode == MODE_SUB || options->mode == MODE_BOTH ? run->received : run->published;
-    printf("{\"mode\":\"%s\",\"complete\":%s,\"messages\":%llu,\"seconds\":%.6f,\"rate\":%.0f,\"cpu_seconds\":%.3f", options->mode_name,
-           options->mode == MODE_IDLE || !run->open_count ? "true" : "false", (unsigned long long)done, seconds, (double)done / seconds, cpu_s());
+    report_begin(run, done, options->mode == MODE_IDLE || !run->open_count);
     if (options->mode != MODE_IDLE && options->mode != MODE_LATENCY) report_slices(run);
     if (options->mode == MODE_SUB || options->mode == MODE_BOTH) report_steady_rate(run);
     if (options->mode == MODE_SUB || options->mode == MODE_BOTH || options->mode == MODE_LATENCY) report_channels(run);

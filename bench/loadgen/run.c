@@ -13,10 +13,8 @@
 #include <unistd.h>
 
 enum {
-    EVENT_COUNT = 1024,
     /* Round trips kept for the percentiles: all of a latency run, the first so many of a publishing run. */
     SAMPLE_COUNT_MAX = 4000000,
-    DEADLINE_CHECK_MS = 100,
     EXIT_ERROR = 2,
     EXIT_DEADLINE = 3,
 };
@@ -189,7 +187,8 @@ static void loop(struct run *run) {
     run->ended_ns = now_ns();
 }
 
-void execute(struct run *run) {
+/* What every run needs before its connections are made. */
+void run_prepare(struct run *run) {
     const struct options *options = &run->options;
     run->deadline_ns = now_ns() + (uint64_t)(options->deadline_s * 1e9);
     run->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -197,6 +196,18 @@ void execute(struct run *run) {
     run->published_quota = options->messages;
     run->sample_room = options->messages < SAMPLE_COUNT_MAX ? options->messages : SAMPLE_COUNT_MAX;
     run->samples_ns = allocate(run->sample_room * sizeof *run->samples_ns);
+}
+
+/* After the report: the exit status says whether the run is whole. */
+void run_end(bool complete) {
+    if (complete) return;
+    fputs("loadgen: the deadline came first\n", stderr);
+    exit(EXIT_DEADLINE);
+}
+
+void execute(struct run *run) {
+    const struct options *options = &run->options;
+    run_prepare(run);
     plan_connections(run);
     open_connections(run);
     if (options->mode == MODE_PUB || options->mode == MODE_MPUB || options->mode == MODE_BOTH) {
@@ -206,15 +217,5 @@ void execute(struct run *run) {
     begin(run);
     loop(run);
     report(run);
-    if (run->open_count && options->mode != MODE_IDLE) {
-        fputs("loadgen: the deadline came first\n", stderr);
-        exit(EXIT_DEADLINE);
-    }
-}
-
-int main(int argument_count, char **arguments) {
-    static struct run run;
-    parse_options(argument_count, arguments, &run.options);
-    execute(&run);
-    return 0;
+    run_end(!run->open_count || options->mode == MODE_IDLE);
 }

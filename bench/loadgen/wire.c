@@ -45,7 +45,7 @@ _Noreturn void unexpected_frame(const struct frame *frame) {
 }
 
 /* Before the loop starts: what is sent is small, and waits until it has been taken. */
-static void send_all(struct connection *connection, const void *bytes, size_t size_bytes) {
+void send_all(struct connection *connection, const void *bytes, size_t size_bytes) {
     const char *at = bytes;
     while (size_bytes) {
         ssize_t count = send(connection->fd, at, size_bytes, MSG_NOSIGNAL);
@@ -89,12 +89,12 @@ static void await_ok(struct connection *connection) {
     if (!is_response(&frame, "OK")) unexpected_frame(&frame);
 }
 
-static void connect_socket(struct connection *connection, const struct options *options) {
+void connect_socket(struct connection *connection, const char *host, uint16_t port) {
     connection->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connection->fd < 0) fail("socket: %s", strerror(errno));
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(options->port)};
-    if (inet_pton(AF_INET, options->host, &address.sin_addr) != 1) fail("not an IPv4 address: %s", options->host);
-    if (connect(connection->fd, (struct sockaddr *)&address, sizeof address)) fail("connect to %s:%u: %s", options->host, options->port, strerror(errno));
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    if (inet_pton(AF_INET, host, &address.sin_addr) != 1) fail("not an IPv4 address: %s", host);
+    if (connect(connection->fd, (struct sockaddr *)&address, sizeof address)) fail("connect to %s:%u: %s", host, port, strerror(errno));
     int one = 1;
     struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
     setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -128,7 +128,7 @@ void connection_open(struct connection *connection, const struct options *option
     /* At most RDY messages are in flight, each settled by 21 bytes; a few NOPs and one CLS beside them. */
     connection->output_room = (size_t)options->rdy * 24 + options->size_bytes + 4096;
     connection->output = allocate(connection->output_room);
-    connect_socket(connection, options);
+    connect_socket(connection, options->host, options->port);
     char body[512], head[32];
     /* Output buffering as every client library asks for it. */
     int size = snprintf(body, sizeof body,

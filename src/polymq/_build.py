@@ -107,5 +107,8 @@ def _mode() -> str:
 def _is_stale(extension: Path) -> bool:
     base = extension.with_name(extension.name.partition(".")[0])
     built = extension.stat().st_mtime
-    sources = (base.with_suffix(".py"), base.with_suffix(".pxd"), FOLDER / "wire" / "inline.pxd")
+    declarations = base.with_suffix(".pxd")
+    # The build compiles again only what includes the helpers.
+    includes = declarations.exists() and INCLUDED in declarations.read_text(encoding="utf-8")
+    sources = (base.with_suffix(".py"), declarations, *([FOLDER / "wire" / "inline.pxd"] if includes else []))
     return any(source.exists() and source.stat().st_mtime > built for source in sources)

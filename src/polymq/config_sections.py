@@ -83,7 +83,9 @@ class ServerSettings:
         "info", ChoiceKind(("debug", "info", "warning", "error")), "how much is written to the log", flag="--log-level"
     )
     connections_max: int = setting(
-        limits.CONNECTIONS_MAX, CountKind(1, 1_000_000), "connections of all listeners together; more wait until one ends"
+        limits.CONNECTIONS_MAX,
+        CountKind(1, 1_000_000),
+        "connections of all listeners together; more wait until one ends, or are refused (NATS clients); health pages and NATS routes are let in",
     )
     spin_ns: int = setting(
         60_000,
@@ -244,10 +246,57 @@ class NsqSettings:
 class NatsSettings:
     """The NATS protocol."""
 
-    client: Address | None = listener(None, "clients (standard port 4222)", flag="--nats", planned=True)
-    http: Address | None = listener(None, "the monitoring pages (8222)", flag="--nats-http", planned=True)
-    cluster: Address | None = listener(None, "routes of other servers (6222)", flag="--nats-cluster", planned=True)
-    cluster_name: str = setting("", TextKind(), "the cluster's name", flag="--nats-cluster-name", planned=True)
+    config: str = setting(
+        "", TextKind(), "a configuration file in nats-server's language; what is said here wins over it", flag="--nats-config"
+    )
+    client: Address | None = listener(None, "clients (standard port 4222)", flag="--nats")
+    http: Address | None = listener(None, "the monitoring pages (8222)", flag="--nats-http")
+    cluster: Address | None = listener(None, "other servers of the cluster (6222)", flag="--nats-cluster")
+    cluster_name: str = setting(
+        "",
+        TextKind(),
+        "the cluster's name, the same on all its servers; empty: one is made up, and given up for another's",
+        flag="--nats-cluster-name",
+    )
+    routes: tuple[str, ...] = setting(
+        (), TextsKind(), "other servers of the cluster, nats-route://HOST:PORT each; they tell of the rest", flag="--nats-routes"
+    )
+    capture: tuple[str, ...] = setting(
+        (),
+        TextsKind(),
+        'subjects that are stored although no topic has their name, such as "orders.>"; each becomes a topic',
+        flag="--nats-capture",
+    )
+    capture_never: tuple[str, ...] = setting(
+        (),
+        TextsKind(),
+        'subjects that capture never means, such as "_MY_INBOX.>" where clients have an inbox prefix of their own',
+    )
+    capture_from: str = setting(
+        "clients",
+        ChoiceKind(("clients", "routes", "both")),
+        "whose messages are stored: clients' of this server, those that other servers send on, or both (an archive beside other servers)",
+    )
+    capture_topics_max: int = setting(
+        limits.CAPTURED_TOPICS_MAX,
+        CountKind(0, 1_000_000),
+        "no topic is made for a captured subject when its account has so many of them; its messages are not stored, and their publisher is told",
+    )
+    capture_age_ns: int = setting(
+        0,
+        DurationKind(0, DURATION_MAX_NS),
+        "messages of captured subjects stay this long where no channel consumes the topic; 0: as long as the disk has room, then no more are stored",
+    )
+    log_requests: str = setting(
+        "clients",
+        ChoiceKind(("off", "clients", "both")),
+        "who may read topics by requests to $POLYMQ.LOG.>: nobody, clients of this server, or those of other servers as well",
+    )
+    log_requests_routed: tuple[str, ...] = setting(
+        (),
+        TextsKind(),
+        'with log_requests = "both": the topics that clients of other servers may read, such as "orders.>", whatever their permissions',
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +341,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         "phpmq": PhpmqSettings,
     }
 )
-PLANNED_SECTIONS: Final = frozenset({"nats", "rocketmq", "phpmq"})
+PLANNED_SECTIONS: Final = frozenset({"rocketmq", "phpmq"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ __all__ = [
     "format_size",
     "parse_address",
     "parse_duration",
+    "parse_go_duration",
     "parse_size",
 ]
 
@@ -55,8 +56,13 @@ SIZE_BYTES: Final = {
     "tib": 1 << 40,
 }
 DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)\s*")
+# As Go's time.ParseDuration has it: signs, fractions without a digit on one side, µ; but no days and no blanks.
+GO_DURATION: Final = re.compile(r"[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
+GO_DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+GO_DURATION_SIZE_MAX: Final = 100  # more digits are no time, and would take time
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 DURATION_EXPECTED: Final = 'a time with its unit, such as "250ms", "60s", "1h30m" or "7d"'
+GO_DURATION_EXPECTED: Final = 'a time with its unit, such as "250ms" or "1h30m"'
 SIZE_EXPECTED: Final = 'a size in bytes or with its unit, such as 1048576, "64KiB" or "2GiB"'
 TARGET_EXPECTED: Final = "HOST:PORT, [IPV6]:PORT or off"
 SHARES_EXPECTED: Final = "shares above 0, at most 1, such as 1.0,0.99,0.5"
@@ -141,6 +147,17 @@ def parse_duration(text: str) -> int:
     if position < len(text) or not text:
         raise ValueError(f"expected {DURATION_EXPECTED}")
     return round(total_ns)
+
+
+def parse_go_duration(text: str) -> int:
+    """Read a time as Go's time.ParseDuration does ("1m30s", "1.5h", "-2s"); returns nanoseconds."""
+    if len(text) > GO_DURATION_SIZE_MAX or not GO_DURATION.fullmatch(text):
+        raise ValueError(f"expected {GO_DURATION_EXPECTED}")
+    total_ns: float = 0
+    for number, unit in GO_DURATION_PART.findall(text):
+        unit_ns = NANOSECONDS["us" if unit in ("µs", "μs") else unit]
+        total_ns += float(number) * unit_ns if "." in number else int(number) * unit_ns
+    return -round(total_ns) if text.startswith("-") else round(total_ns)
 
 
 def format_duration(duration_ns: int) -> str:

@@ -8,7 +8,12 @@ __all__ = [
     "ATTEMPTS_MAX",
     "BATCH_SIZE_BYTES_MAX",
     "BATCH_SIZE_BYTES_TARGET",
+    "CAPTURED_TOPICS_MAX",
+    "COMPLAINTS_PER_MINUTE_MAX",
     "CONNECTIONS_MAX",
+    "CONNECTIONS_SPARE",
+    "CONNECT_URLS_SIZE_BYTES_MAX",
+    "CONNECT_URL_SIZE_BYTES_MAX",
     "DEAD_LETTER_NAME_SIZE_MAX",
     "DELAY_NS_MAX",
     "DIALS_MAX",
@@ -31,13 +36,40 @@ __all__ = [
     "HTTP_STREAM_BEAT_NS",
     "HTTP_WAIT_NS_MAX",
     "IDENTIFY_SIZE_BYTES_MAX",
+    "INTEREST_CACHED_NAMES_MAX",
+    "INTEREST_CACHED_NAME_SIZE_BYTES_MAX",
+    "INTEREST_CACHED_PARTS_MAX",
+    "INTEREST_ENTRIES_MAX",
+    "INTEREST_NAME_SIZE_BYTES_MAX",
+    "INTEREST_PAIRS_KEPT_MAX",
+    "INTEREST_TOKENS_MAX",
+    "INTEREST_WEIGHT_MAX",
     "LATENCY_QUANTILES_MAX",
     "LAYER_CHUNKS_PER_PIECE_MAX",
     "LAYER_NS_PER_TURN_MAX",
     "LAYER_PIECES_PER_TURN_MAX",
     "LAYER_PIECE_SIZE_BYTES_MAX",
+    "LIVE_ANSWERS_MAX",
+    "LIVE_ANSWERS_SIZE_BYTES_MAX",
+    "LIVE_LEAVING_PER_TURN",
+    "LIVE_NEW_TOPICS_PER_PASS_MAX",
+    "LIVE_REFUSALS_TOLD_MAX",
+    "LIVE_RULES_NAMES_MAX",
+    "LIVE_SHOWN_PER_TURN_MAX",
+    "LIVE_SHOWN_SIZE_BYTES_PER_TURN",
+    "LIVE_SHOWN_TOPICS_MAX",
+    "LIVE_SORTED_KEPT_MAX",
+    "LIVE_STEPS_HANDED_ON_FIRST",
+    "LIVE_STEPS_PER_PASS_MAX",
     "LOGIN_PATTERNS_LARGE_MAX",
     "LOGIN_PATTERNS_MAX",
+    "LOG_REQUESTS_MAX",
+    "LOG_REQUESTS_PER_SESSION_MAX",
+    "LOG_REQUEST_BACKLOG_BYTES_MAX",
+    "LOG_REQUEST_LISTENERS_PER_TURN",
+    "LOG_REQUEST_SIZE_BYTES_MAX",
+    "LOG_REQUEST_SIZE_BYTES_PER_TURN",
+    "LOG_REQUEST_TOPICS_MAX",
     "LOOKUP_ADDRESSES_MAX",
     "LOOKUP_CHANNELS_MAX",
     "LOOKUP_COMMANDS_PER_TURN_MAX",
@@ -52,6 +84,27 @@ __all__ = [
     "MESSAGE_SIZE_BYTES_MAX",
     "METRICS_SAMPLES_PER_FAMILY_MAX",
     "NAME_SIZE_BYTES_MAX",
+    "NATS_BULKY_SIZE_BYTES",
+    "NATS_CONF_DEPTH_MAX",
+    "NATS_CONF_FILES_MAX",
+    "NATS_CONF_SIZE_BYTES_MAX",
+    "NATS_CONF_VALUES_MAX",
+    "NATS_DEPARTED_MAX",
+    "NATS_DEPARTED_SUBSCRIPTIONS_MAX",
+    "NATS_EVENTS_PER_FEED_MAX",
+    "NATS_IMPORT_NAMES_MAX",
+    "NATS_JETSTREAM_REQUESTS_MAX",
+    "NATS_NS_PER_TURN_MAX",
+    "NATS_QUESTIONS_SIZE_BYTES_MAX",
+    "NATS_RECONSIDERED_PER_CLIENT",
+    "NATS_RECONSIDERED_PER_LOSS",
+    "NATS_RECONSIDERED_PER_TURN_MAX",
+    "NATS_ROWS_MAX",
+    "NATS_ROW_SUBSCRIPTIONS_MAX",
+    "NATS_SERVICE_REQUESTS_MAX",
+    "NATS_STALL_NS_MAX",
+    "NATS_STALL_PENDING_PART",
+    "NATS_STALL_SIZE_BYTES",
     "OFFSET_BITS",
     "OFFSET_MAX",
     "OUTBOX_SIZE_BYTES_HIGH",
@@ -60,6 +113,9 @@ __all__ = [
     "PARTITIONS_PER_TOPIC_MAX",
     "PARTITION_BITS",
     "PARTITION_NUMBER_MAX",
+    "PASSWORDS_WAITING_MAX",
+    "PASSWORD_ANSWER_NS_MAX",
+    "PASSWORD_THREADS_MAX",
     "PATTERNS_KEPT_MAX",
     "PATTERNS_LARGE_KEPT_MAX",
     "PATTERN_SIZE_BYTES_MAX",
@@ -71,7 +127,17 @@ __all__ = [
     "QUESTIONS_PER_SERVER_MAX",
     "QUESTIONS_WAITING_MAX",
     "READ_BUFFER_SIZE_BYTES",
+    "READ_BULK_SIZE_BYTES",
     "RESOLVER_THREADS_MAX",
+    "ROUTES_MAX",
+    "ROUTES_WAITING_MAX",
+    "ROUTE_CONNECT_URLS_MAX",
+    "ROUTE_HEARSAY_MAX",
+    "ROUTE_LINES_PER_TURN_MAX",
+    "ROUTE_NS_PER_TURN_MAX",
+    "ROUTE_PENDING_SIZE_BYTES_MAX",
+    "ROUTE_PIECE_SIZE_BYTES",
+    "ROUTE_PRESSED_SIZE_BYTES",
     "SECRET_SIZE_BYTES_MAX",
     "SEGMENT_SIZE_BYTES_FIRST",
     "SEGMENT_SIZE_BYTES_MAX",
@@ -96,6 +162,9 @@ PARTITIONS_PER_TOPIC_MAX: Final = 256
 
 # One socket read. Big enough that a full read amortises the turn, small enough to stay in the L2 cache.
 READ_BUFFER_SIZE_BYTES: Final = 256 * 1024
+# The same for a connection whose messages are large and only passed on: nearly all of its time is in the kernel's copies and wake-ups,
+# and the latter are fewer. At 1 KiB a message took 0.69 µs of the processor in place of 0.86.
+READ_BULK_SIZE_BYTES: Final = 1024 * 1024
 # Unparsed input of one connection: the largest command (an MPUB body of 5 MiB, its line, its headers) fits.
 PENDING_INPUT_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -137,9 +206,12 @@ OUTBOX_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 # Connections of all listeners together: 10,000 clients, and room for those who look after them; more wait in the
 # kernel's backlog. Each costs a descriptor and 2 to 10 KiB.
 CONNECTIONS_MAX: Final = 12_000
+# Beyond these, so many that are only told that there are too many, and so many again for those who look after the broker
+# or are other servers: whatever clients do, they come in.
+CONNECTIONS_SPARE: Final = 64
 
 # Outgoing connections that are being made at one time; each holds a descriptor. One more fails at once.
-DIALS_MAX: Final = 512
+DIALS_MAX: Final = 640
 # Threads that look up names: a name server that does not answer holds one for up to half a minute, and a second one
 # still serves the names in /etc/hosts. Whoever waits gives up at its own deadline.
 RESOLVER_THREADS_MAX: Final = 4
@@ -250,15 +322,156 @@ QUESTIONS_PER_SERVER_MAX: Final = 64
 # Those that wait, as many as there can be connections that ask, each for as long as its answer may take.
 QUESTIONS_WAITING_MAX: Final = 10_000
 
+# Threads that compare passwords with their bcrypt hashes: one for each core, at most so many; they run only where nothing
+# else has to. And the different passwords that wait: at 100 ms each and on two cores the last one waits 50 s.
+PASSWORD_THREADS_MAX: Final = 32
+PASSWORDS_WAITING_MAX: Final = 1000
+# How long an answer may take, whoever has asked: longer than all that can wait, at 500 ms each and on two cores.
+PASSWORD_ANSWER_NS_MAX: Final = 300_000_000_000
+
+# A configuration of nats-server, with all the files that it includes: 45,000 users with permissions are 13 MiB and 720,000
+# values, which take 15 s and 600 MB at the start. Values behind a variable count each time; five levels are usual.
+NATS_CONF_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+NATS_CONF_VALUES_MAX: Final = 1_000_000
+NATS_CONF_FILES_MAX: Final = 256
+NATS_CONF_DEPTH_MAX: Final = 64
+
 # Samples of one family that /metrics lists: about 20 families, 250 KB each. The rest is added up.
 METRICS_SAMPLES_PER_FAMILY_MAX: Final = 2_000
 # Quantiles of latencies in statistics: each is one more number per topic and group wherever they are shown.
 LATENCY_QUANTILES_MAX: Final = 20
 
+# Patterns of live messages, and names of their queue groups: the longest line that says one has 4 KiB by default.
+INTEREST_NAME_SIZE_BYTES_MAX: Final = 4096
+# Each token of a pattern may cost a node, 150 bytes. People use up to 16; a pattern of the longest line would cost 300 KB.
+INTEREST_TOKENS_MAX: Final = 256
+# Entries of one namespace, at 300 to 600 bytes each; sites with a million are known, one with nine.
+INTEREST_ENTRIES_MAX: Final = 10_000_000
+# What one remote member of a queue group may weigh, in members: nine digits travel. The sum of ENTRIES_MAX has 54 bits.
+INTEREST_WEIGHT_MAX: Final = 999_999_999
+# Names whose matches are remembered, per namespace. Longer names and larger matches are looked up each time: so all
+# of it is at most 8192 x (512 bytes + 256 references), 20 MB; usually 2.
+INTEREST_CACHED_NAMES_MAX: Final = 8192
+INTEREST_CACHED_NAME_SIZE_BYTES_MAX: Final = 512
+INTEREST_CACHED_PARTS_MAX: Final = 256
+# Room for pairs that a target keeps from one batch to the next: 8 KiB, for ten thousand connections 80 MB at the worst.
+INTEREST_PAIRS_KEPT_MAX: Final = 1024
+# What one pass over a batch of live messages may take before the clock is looked at, and what it makes is written: 5 ms. A pair is a step, as is
+# an entry that gets nothing, and 256 bytes of a payload for one who gets them: so it is 512 KiB of pairs at most, and 16 MiB of messages. A read of small
+# messages for a hundred listeners each takes two passes.
+LIVE_STEPS_PER_PASS_MAX: Final = 64 * 1024
+# And the first pass where messages are handed on to other namespaces: each pass after it is twice as large, and there is none once the
+# turn has taken long enough. So it takes about twice as long at most, whatever becomes of the messages there.
+LIVE_STEPS_HANDED_ON_FIRST: Final = 512
+# Entries of those who have left that a turn takes out: 2 ms.
+LIVE_LEAVING_PER_TURN: Final = 1024
+# Names of live messages of which it is remembered whether a principal may publish or hear them: 2 MB of usual ones, 10 of the
+# longest that are remembered (INTEREST_CACHED_NAME_SIZE_BYTES_MAX).
+LIVE_RULES_NAMES_MAX: Final = 16 * 1024
+# Questions that one connection was asked, has not answered, and may answer because it was asked, and the bytes of the names for
+# those answers, of which each may have 4 KiB: 18 MB.
+LIVE_ANSWERS_MAX: Final = 64 * 1024
+LIVE_ANSWERS_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
+# Names of which an import remembers what they are in the other account: 100 kB of usual ones, 1 MB of the longest that are remembered
+# (INTEREST_CACHED_NAME_SIZE_BYTES_MAX).
+NATS_IMPORT_NAMES_MAX: Final = 1024
+# Questions to a service of another account that were not answered, for each that is imported: 25 MB, 33 with their replies.
+NATS_SERVICE_REQUESTS_MAX: Final = 64 * 1024
+# And the bytes of the replies of those who have asked, which may have 4 KiB each.
+NATS_QUESTIONS_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
+# Questions of clients to JetStream on other servers that were not answered: 6 MB, and no more than 14 with
+# NATS_QUESTIONS_SIZE_BYTES_MAX. A server with JetStream drops its own from 10,000 on.
+NATS_JETSTREAM_REQUESTS_MAX: Final = 16 * 1024
+# Requests to read the log by live messages that are under way, at about 2 kB each and up to 256 KiB for those that read the disk.
+LOG_REQUESTS_MAX: Final = 1024
+# Of those, for one connection: nobody takes all of them.
+LOG_REQUESTS_PER_SESSION_MAX: Final = 64
+# A request is a little JSON.
+LOG_REQUEST_SIZE_BYTES_MAX: Final = 4096
+# What all of them read in a turn, in pieces of a quarter: 2 ms, since each message is an object here; a topic's name that is looked at
+# counts for 32 bytes. Whoever has more than this waiting for him is not sent more: a listener is cut off at 64 MiB.
+LOG_REQUEST_SIZE_BYTES_PER_TURN: Final = 64 * 1024
+LOG_REQUEST_BACKLOG_BYTES_MAX: Final = 1024 * 1024
+# Listeners that are looked at in a turn, to see whether they keep up: 2 ms.
+LOG_REQUEST_LISTENERS_PER_TURN: Final = 10_000
+# Names in one answer: 1,000 of the longest are 255 KiB.
+LOG_REQUEST_TOPICS_MAX: Final = 1000
+# Topics that patterns make in one namespace: names come from outside, and each topic is a folder, a file of 64 KiB at
+# least and an entry here. Who has more knows it, and says so.
+CAPTURED_TOPICS_MAX: Final = 10_000
+# Topics that one pass over a batch makes, at 2 ms each, and requests that are answered within it; then whoever publishes may have to
+# wait for the next turn.
+LIVE_NEW_TOPICS_PER_PASS_MAX: Final = 4
+# Places for messages that are being sorted to be stored, kept from one batch to the next: 1.5 MB. A read of 256 KiB of the
+# smallest messages has 23,832.
+LIVE_SORTED_KEPT_MAX: Final = 64 * 1024
+# Of what one read publishes and cannot be stored, a publisher who is not verbose is told about so many topics: each has a line of its own.
+LIVE_REFUSALS_TOLD_MAX: Final = 8
+# What others have published is handed to who listens live in pieces: so much of each topic and of all in a turn, a millisecond.
+LIVE_SHOWN_PER_TURN_MAX: Final = 16
+LIVE_SHOWN_SIZE_BYTES_PER_TURN: Final = 256 * 1024
+# Topics that somebody listens to live whose place in the log is known, at about 1 kB each; the others' is found again.
+LIVE_SHOWN_TOPICS_MAX: Final = 10_000
+# Clients of NATS that are gone and still shown by the monitoring pages, each with so many of its subscriptions. A name may have
+# 4 KiB: 36 MB at the worst, and usually 1. (nats-server keeps 10,000.)
+NATS_DEPARTED_MAX: Final = 1000
+NATS_DEPARTED_SUBSCRIPTIONS_MAX: Final = 8
+# Rows of one answer of the monitoring pages, whatever its limit says, and subscriptions in one row of /connz. Choosing
+# the rows is 3 ms of everybody's time; each of them is made when it is its turn to be sent, a row of the largest in 2 ms.
+NATS_ROWS_MAX: Final = 10_000
+NATS_ROW_SUBSCRIPTIONS_MAX: Final = 1000
+# A client of NATS that publishes to somebody with more than this part of `max_pending` waiting is not read for a while: for each
+# SIZE_BYTES that it has sent at once, 10 ms, as nats-server does; but not so long that it seems dead.
+NATS_STALL_PENDING_PART: Final = 0.75
+NATS_STALL_SIZE_BYTES: Final = 64 * 1024
+# Publishers of messages that have this size on average are read in large pieces.
+NATS_BULKY_SIZE_BYTES: Final = 128
+NATS_STALL_NS_MAX: Final = 100_000_000
+
+# What a client of NATS says is acted on for so long in a turn; the rest waits for the next one, as does the client. The clock is
+# looked at between passes over what is published (LIVE_STEPS_PER_PASS_MAX) and, for other commands, after so many: a millisecond.
+NATS_NS_PER_TURN_MAX: Final = 5_000_000
+NATS_EVENTS_PER_FEED_MAX: Final = 128
+# When a reload says anew who may do what: subscriptions that are looked at in a turn, all clients together (who has more is looked
+# at in several), and for how many a client counts, and one that is lost beside itself: some milliseconds.
+NATS_RECONSIDERED_PER_TURN_MAX: Final = 1000
+NATS_RECONSIDERED_PER_CLIENT: Final = 20
+NATS_RECONSIDERED_PER_LOSS: Final = 3
+
+# Output that waits for another NATS server, which may be slow and must not be lost as easily as a client: half a second of
+# all that a route can carry. nats-server keeps any amount until a write has made no progress for 10 s. While less than this
+# waits, the route is read all the same.
+ROUTE_PENDING_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+# Above this, clients that publish to it wait (NATS_STALL_…): polymq takes four times as much from them as a route carries.
+ROUTE_PRESSED_SIZE_BYTES: Final = 64 * 1024 * 1024
+# Lines of interest that a new route is told in one turn, at 0.5 us each; half a million take 31 turns.
+ROUTE_LINES_PER_TURN_MAX: Final = 16 * 1024
+# Input of a route is handled in such pieces: some hundred messages, in 0.1 ms, or NATS_EVENTS_PER_FEED_MAX lines of interest. After
+# this time the rest waits for the next turn, so that half a million lines do not keep clients waiting.
+ROUTE_PIECE_SIZE_BYTES: Final = 64 * 1024
+ROUTE_NS_PER_TURN_MAX: Final = 5_000_000
+# Servers of one cluster, each with a route to each other one; clusters of 180 are known.
+ROUTES_MAX: Final = 1024
+# Connections at the route port that have not said who they are, beyond the routes.
+ROUTES_WAITING_MAX: Final = 256
+# Lines of the log for each sort of thing that is wrong with other servers: enough to see what it is, and that it goes on.
+COMPLAINTS_PER_MINUTE_MAX: Final = 5
+# Addresses for clients that are taken over from one other server: one for each of its network's interfaces.
+ROUTE_CONNECT_URLS_MAX: Final = 64
+# One of them: a name of a host, which has 253 bytes at most, and a port. And all that clients are told, with what is around each:
+# nats-py gives up connecting where INFO has more than 64 KiB. 600 servers have room.
+CONNECT_URL_SIZE_BYTES_MAX: Final = 253 + len(":65535")
+CONNECT_URLS_SIZE_BYTES_MAX: Final = 16 * 1024
+# Servers that are dialled, at a time, because others have told of them; each newcomer is one. Of those who take the call and do not
+# say who they are there may be as many again: beyond that the oldest such connection is closed.
+ROUTE_HEARSAY_MAX: Final = 128
+
 assert DELAY_NS_MAX < TIME_NS_MAX
 assert DEAD_LETTER_NAME_SIZE_MAX <= NAME_SIZE_BYTES_MAX
 assert OFFSET_BITS + PARTITION_BITS == 63
-assert QUESTIONS_MAX + LOOKUP_QUESTIONS_TOTAL_MAX + LOOKUP_ADDRESSES_MAX <= DIALS_MAX
+assert INTEREST_ENTRIES_MAX * INTEREST_WEIGHT_MAX < 1 << 63
+assert INTEREST_CACHED_NAME_SIZE_BYTES_MAX <= INTEREST_NAME_SIZE_BYTES_MAX
+assert QUESTIONS_MAX + LOOKUP_QUESTIONS_TOTAL_MAX + LOOKUP_ADDRESSES_MAX + ROUTE_HEARSAY_MAX <= DIALS_MAX
 assert LOOKUP_QUESTIONS_MAX <= QUESTIONS_PER_SERVER_MAX < QUESTIONS_MAX
 assert HTTP_HEAD_SIZE_BYTES_MAX < READ_BUFFER_SIZE_BYTES
 assert HTTP_RECORDS_SIZE_BYTES <= HTTP_RECORDS_SIZE_BYTES_MAX
@@ -269,4 +482,4 @@ assert SEGMENT_SIZE_BYTES_FIRST < SEGMENT_SIZE_BYTES_MAX
 assert UNSYNCED_SIZE_BYTES_LOW < UNSYNCED_SIZE_BYTES_HIGH
 assert OUTBOX_SIZE_BYTES_LOW < OUTBOX_SIZE_BYTES_HIGH
 assert OUTBOX_SIZE_BYTES_HIGH + SLICE_SIZE_BYTES_MAX < OUTBOX_SIZE_BYTES_MAX
-assert READ_BUFFER_SIZE_BYTES < PENDING_INPUT_SIZE_BYTES_MAX
+assert READ_BUFFER_SIZE_BYTES < READ_BULK_SIZE_BYTES < PENDING_INPUT_SIZE_BYTES_MAX

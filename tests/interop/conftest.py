@@ -7,8 +7,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bench.harness.generator import Generator as LoadGenerator
 
 from tests.interop.client_table import Outcomes, Row, page
+from tests.interop.dialogue import PLAYED_AGAIN
 from tests.interop.jobs import CLIENTS, Client
 from tests.interop.servers import KINDS, ROOT, Running, running
 from tests.unit.wire.authority import Authority
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 NUMBERS = itertools.count()
+# What tests have measured and no test judges: their property, and what it is.
+MEASURED = {
+    "gap": "after kill -9 of the second of three NATS servers",
+    "wait": "while a NATS server does not read its route",
+}
 # Servers and clients are processes of their own; they run the source beside these tests, installed or not.
 os.environ["PYTHONPATH"] = str(ROOT / "src")
 # A server is no directory as well unless a test asks for one.
@@ -58,6 +65,12 @@ def secure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield started
 
 
+@pytest.fixture(scope="session")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> LoadGenerator:
+    """The load generator of the bench."""
+    return LoadGenerator(tmp_path_factory.mktemp("loadgen"))
+
+
 @pytest.fixture
 def topic() -> str:
     """A topic that no other test uses."""
@@ -83,6 +96,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cell(column, client): speaks for a cell of docs/CLIENTS.md")
 
 
+# What these prove has to hold at any time: they are tried once.
+TRIED_ONCE = ("archive", "gaps", "mesh", "routes", "route_abuse", "route_imports", "second_step", "shares")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the other tests be tried again: real servers and clients have races of their own; whatever needed it is in the summary."""
+    once = {f"test_nats_{name}" for name in TRIED_ONCE}
+    for item in items:
+        if item.path.stem not in once:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Note what a test says of its cell."""
@@ -94,7 +119,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         column = mark.args[0] if mark.args else parameters["mode"]
         names = [mark.kwargs["client"]] if mark.kwargs else [value.name for value in parameters.values() if isinstance(value, Client)]
         for name in names:
-            OUTCOMES.note(name, column, passed=report.passed)
+            OUTCOMES.note(name, column, item.nodeid, passed=report.passed)
     return report
 
 
@@ -117,3 +142,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         said = f"cannot be compared: not tried: {', '.join(missing)}" if missing else f"is not what this run found, which is\n\n{found}"
     print(f"\n{TABLE.relative_to(ROOT)} {said}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests were tried again, and what was measured and is not judged: how long something was felt (MEASURED)."""
+    for each in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"tried again: {each.nodeid}")
+        terminalreporter.write_line(each.longreprtext[-4000:])
+    if PLAYED_AGAIN:
+        terminalreporter.section("dialogues that were played again, alone, because servers differed")
+        terminalreporter.write_line("; ".join(PLAYED_AGAIN))
+    for name, title in MEASURED.items():
+        found = [text for each in terminalreporter.stats.get("passed", []) for known, text in each.user_properties if known == name]
+        if found:
+            terminalreporter.section(title)
+            for line in sorted(found):
+                terminalreporter.write_line(line)

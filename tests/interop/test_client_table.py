@@ -17,8 +17,8 @@ def outcomes(*rows: Row, failed: tuple[str, str] = ("", "")) -> Outcomes:
     for row in rows:
         for column in COLUMNS:
             if not row.why_not(column):
-                found.note(row.name, column, passed=(row.name, column) != failed)
-                found.note(row.name, column, passed=True)
+                found.note(row.name, column, "a test", passed=(row.name, column) != failed)
+                found.note(row.name, column, "another", passed=True)
     return found
 
 
@@ -46,9 +46,18 @@ def test_what_was_not_tried_is_missing() -> None:
     assert found.missing([ALL, SOME]) == [f"all: {column}" for column in COLUMNS]
 
 
+def test_of_a_test_that_is_tried_again_the_last_outcome_counts() -> None:
+    found = Outcomes()
+    for test, passed in [("first", True), ("second", False), ("second", True)]:
+        found.note("all", "plain", test, passed=passed)
+    assert found.found("all", "plain")
+    found.note("all", "plain", "first", passed=False)
+    assert not found.found("all", "plain")
+
+
 def test_only_known_columns_count() -> None:
     with pytest.raises(AssertionError, match="carrier pigeon"):
-        Outcomes().note("all", "carrier pigeon", passed=True)
+        Outcomes().note("all", "carrier pigeon", "a test", passed=True)
 
 
 def test_every_client_says_why_not() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.interop.auth_server import AuthServer, auth_server, authorization, good
-from tests.interop.dialogue import Case, Cases, Dialogue, Stage, Transcripts, dpub, identify, judge, mpub, played, pub, sized
+from tests.interop.dialogue import Case, Cases, Dialogue, Playing, Stage, Transcripts, dpub, identify, judge, mpub, played, pub, sized
 from tests.interop.servers import KINDS, running
 
 if TYPE_CHECKING:
@@ -22,22 +22,26 @@ case = CASES.case
 
 
 @pytest.fixture(scope="module")
-def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcripts]:
-    with contextlib.ExitStack() as stack:
-        auths = {kind: stack.enter_context(auth_server()) for kind in KINDS}
-        servers = {
-            "": {
-                kind: stack.enter_context(
-                    running(
-                        kind,
-                        tmp_path_factory.mktemp(kind),
-                        options={"auth_http_addresses": auths[kind].address, "max_body_size": "2000", "max_msg_size": "1500"},
+def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Transcripts:
+    @contextlib.contextmanager
+    def playing() -> Iterator[Playing]:
+        with contextlib.ExitStack() as stack:
+            auths = {kind: stack.enter_context(auth_server()) for kind in KINDS}
+            servers = {
+                "": {
+                    kind: stack.enter_context(
+                        running(
+                            kind,
+                            tmp_path_factory.mktemp(kind),
+                            options={"auth_http_addresses": auths[kind].address, "max_body_size": "2000", "max_msg_size": "1500"},
+                        )
                     )
-                )
-                for kind in KINDS
+                    for kind in KINDS
+                }
             }
-        }
-        yield played(CASES, servers, {"auths": auths})
+            yield servers, {"auths": auths}
+
+    return played(CASES, playing)
 
 
 @pytest.mark.parametrize("each", CASES.all, ids=lambda each: each.name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.dialogue import TIMEOUT_S, Case, Cases, Stage, Transcripts, judge, masked, played, sized
+from tests.interop.dialogue import TIMEOUT_S, Case, Cases, Playing, Stage, Transcripts, judge, masked, played, sized
 from tests.interop.lookup import DIRECTORIES, directory, started
 
 if TYPE_CHECKING:
@@ -64,16 +64,20 @@ QUERIES = (
 
 
 @pytest.fixture(scope="module")
-def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcripts]:
-    with contextlib.ExitStack() as stack:
-        servers: dict[str, dict[str, Running]] = {}
-        for name in ("", "nodes"):
-            servers[name] = {}
-            for kind in DIRECTORIES:
-                server = directory(kind, tmp_path_factory.mktemp(kind))
-                stack.enter_context(started(server))
-                servers[name]["polymq" if kind == "polymq" else "nsqd"] = server.running
-        yield played(CASES, servers)
+def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Transcripts:
+    @contextlib.contextmanager
+    def playing() -> Iterator[Playing]:
+        with contextlib.ExitStack() as stack:
+            servers: dict[str, dict[str, Running]] = {}
+            for name in ("", "nodes"):
+                servers[name] = {}
+                for kind in DIRECTORIES:
+                    server = directory(kind, tmp_path_factory.mktemp(kind))
+                    stack.enter_context(started(server))
+                    servers[name]["polymq" if kind == "polymq" else "nsqd"] = server.running
+            yield servers, {}
+
+    return played(CASES, playing)
 
 
 @pytest.mark.parametrize("each", CASES.all, ids=lambda each: each.name)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.dialogue import Case, Cases, Dialogue, Stage, Transcripts, dpub, identify, judge, mpub, played, pub
+from tests.interop.dialogue import Case, Cases, Dialogue, Playing, Stage, Transcripts, dpub, identify, judge, mpub, played, pub
 from tests.interop.servers import KINDS, NSQD, running
 
 if TYPE_CHECKING:
@@ -31,10 +31,14 @@ COUNTS = ("depth", "in_flight_count", "deferred_count", "message_count", "requeu
 
 
 @pytest.fixture(scope="module")
-def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcripts]:
-    with contextlib.ExitStack() as stack:
-        servers = {kind: stack.enter_context(running(kind, tmp_path_factory.mktemp(kind))) for kind in KINDS}
-        yield played(CASES, {"": servers})
+def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Transcripts:
+    @contextlib.contextmanager
+    def playing() -> Iterator[Playing]:
+        with contextlib.ExitStack() as stack:
+            servers = {kind: stack.enter_context(running(kind, tmp_path_factory.mktemp(kind))) for kind in KINDS}
+            yield {"": servers}, {}
+
+    return played(CASES, playing)
 
 
 @pytest.mark.parametrize("each", CASES.all, ids=lambda each: each.name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.dialogue import Case, Cases, Dialogue, Stage, Transcripts, dpub, identify, judge, mpub, played, pub
+from tests.interop.dialogue import Case, Cases, Dialogue, Playing, Stage, Transcripts, dpub, identify, judge, mpub, played, pub
 from tests.interop.servers import KINDS, Running, running
 
 if TYPE_CHECKING:
@@ -39,18 +39,22 @@ LIMITS = {
 
 
 @pytest.fixture(scope="module")
-def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcripts]:
-    with contextlib.ExitStack() as stack:
+def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Transcripts:
+    @contextlib.contextmanager
+    def playing() -> Iterator[Playing]:
+        with contextlib.ExitStack() as stack:
 
-        def start(message_timeout_ms: int, options: dict[str, str]) -> dict[str, Running]:
-            return {
-                kind: stack.enter_context(
-                    running(kind, tmp_path_factory.mktemp(kind), message_timeout_ms=message_timeout_ms, options=options)
-                )
-                for kind in KINDS
-            }
+            def start(message_timeout_ms: int, options: dict[str, str]) -> dict[str, Running]:
+                return {
+                    kind: stack.enter_context(
+                        running(kind, tmp_path_factory.mktemp(kind), message_timeout_ms=message_timeout_ms, options=options)
+                    )
+                    for kind in KINDS
+                }
 
-        yield played(CASES, {"": start(60_000, {}), "limits": start(1000, LIMITS)})
+            yield {"": start(60_000, {}), "limits": start(1000, LIMITS)}, {}
+
+    return played(CASES, playing)
 
 
 @pytest.mark.parametrize("each", CASES.all, ids=lambda each: each.name)

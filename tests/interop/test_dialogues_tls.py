@@ -10,7 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.dialogue import Case, Cases, Dialogue, Stage, Transcripts, dpub, identify, judge, mpub, played, pub, sized, trusting
+from tests.interop.dialogue import (
+    Case,
+    Cases,
+    Dialogue,
+    Playing,
+    Stage,
+    Transcripts,
+    dpub,
+    identify,
+    judge,
+    mpub,
+    played,
+    pub,
+    sized,
+    trusting,
+)
 from tests.interop.servers import KINDS, running
 from tests.unit.wire.authority import Authority
 
@@ -22,7 +37,7 @@ case = CASES.case
 
 
 @pytest.fixture(scope="module")
-def transcripts(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Transcripts]:
+def transcripts(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Transcripts:
     identity = str(authority.issue("localhost"))
     tls = {"tls_cert": identity, "tls_key": identity, "tls_root_ca_file": str(authority.certificate)}
     settings: dict[str, dict[str, str]] = {
@@ -34,18 +49,23 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory, authority: Authority) 
         "known certificate": tls | {"tls_client_auth_policy": "require-verify", "tls_required": "tcp-https"},
         "newest": tls | {"tls_min_version": "tls1.3"},
     }
-    with contextlib.ExitStack() as stack:
-        servers = {
-            name: {kind: stack.enter_context(running(kind, tmp_path_factory.mktemp(f"{kind}"), options=options)) for kind in KINDS}
-            for name, options in settings.items()
-        }
-        folder = tmp_path_factory.mktemp("clients")
-        certificates = {
-            "known": authority.issue("known"),
-            "expired": authority.issue("old", days=-1),
-            "stranger": Authority(folder, "stranger").issue("unknown"),
-        }
-        yield played(CASES, servers, {"certificates": certificates})
+
+    @contextlib.contextmanager
+    def playing() -> Iterator[Playing]:
+        with contextlib.ExitStack() as stack:
+            servers = {
+                name: {kind: stack.enter_context(running(kind, tmp_path_factory.mktemp(f"{kind}"), options=options)) for kind in KINDS}
+                for name, options in settings.items()
+            }
+            folder = tmp_path_factory.mktemp("clients")
+            certificates = {
+                "known": authority.issue("known"),
+                "expired": authority.issue("old", days=-1),
+                "stranger": Authority(folder, "stranger").issue("unknown"),
+            }
+            yield servers, {"certificates": certificates}
+
+    return played(CASES, playing)
 
 
 @pytest.mark.parametrize("each", CASES.all, ids=lambda each: each.name)

@@ -14,6 +14,7 @@ from bench.harness.generator import Generator, LoadError
 
 from polymq.wire.deflate import DeflateLayer
 from polymq.wire.snappy import SnappyLayer
+from tests.interop.scripted import Scripted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,43 +92,8 @@ class Peer:
         self.send(OK)
 
 
-class Scripted:
-    """Runs one script for each connection, in the order in which they come."""
-
-    def __init__(self, *scripts: Callable[[Peer], None]) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.settimeout(10)
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        self.problems: list[Exception] = []
-        self.threads: list[threading.Thread] = []
-        self.acceptor = threading.Thread(target=self._accept, args=(scripts,))
-        self.acceptor.start()
-
-    def _accept(self, scripts: tuple[Callable[[Peer], None], ...]) -> None:
-        with self.listener:
-            for script in scripts:
-                connection, _ = self.listener.accept()
-                self.threads.append(threading.Thread(target=self._serve, args=(script, connection)))
-                self.threads[-1].start()
-
-    def _serve(self, script: Callable[[Peer], None], connection: socket.socket) -> None:
-        try:
-            with connection, connection.makefile("rb") as file:
-                connection.settimeout(10)
-                script(Peer(connection, file))
-        except (AssertionError, OSError, struct.error) as problem:
-            self.problems.append(problem)
-
-    def check(self) -> None:
-        self.acceptor.join()
-        for thread in self.threads:
-            thread.join()
-        assert self.problems == []
-
-
-@pytest.fixture(scope="module")
-def generator(tmp_path_factory: pytest.TempPathFactory) -> Generator:
-    return Generator(tmp_path_factory.mktemp("loadgen"))
+def scripted(*scripts: Callable[[Peer], None]) -> Scripted[Peer]:
+    return Scripted(Peer, *scripts)
 
 
 def test_what_is_published_is_whole(generator: Generator) -> None:
@@ -146,7 +112,7 @@ def test_what_is_published_is_whole(generator: Generator) -> None:
             batches.append(bodies)
             peer.send(OK)
 
-    server = Scripted(script)
+    server = scripted(script)
     result = generator.run("mpub", server.address, messages=60, batch=20, size=11, window=2, deadline_s=10)
     server.check()
     assert [len(batch) for batch in batches] == [20, 20, 20]
@@ -166,7 +132,7 @@ def test_the_window_bounds_what_is_unanswered(generator: Generator) -> None:
             peer.connection.settimeout(10)
             peer.send(OK * min(3, left))
 
-    server = Scripted(script)
+    server = scripted(script)
     result = generator.run("pub", server.address, messages=10, size=8, window=3, defer_ms=500, deadline_s=10)
     server.check()
     assert result["messages"] == 10
@@ -184,7 +150,7 @@ def test_each_message_is_settled_and_a_second_delivery_is_counted_apart(generato
         assert peer.line() == b"CLS\n"
         peer.send(CLOSE_WAIT)
 
-    server = Scripted(script)
+    server = scripted(script)
     result = generator.run("sub", server.address, messages=3, rdy=3, deadline_s=10)
     server.check()
     assert (result["received"], result["redelivered"], result["messages"]) == ([3], 1, 3)
@@ -199,7 +165,7 @@ def test_the_first_message_can_be_held_back(generator: Generator) -> None:
         assert peer.line() == b"CLS\n"
         peer.send(CLOSE_WAIT)
 
-    server = Scripted(script)
+    server = scripted(script)
     generator.run("sub", server.address, messages=2, hold_first=True, deadline_s=10)
     server.check()
 
@@ -226,7 +192,7 @@ def test_a_wrong_answer_ends_the_run(generator: Generator, answer: bytes, words:
         peer.connection.shutdown(socket.SHUT_WR)
         peer.connection.recv(1)
 
-    server = Scripted(script)
+    server = scripted(script)
     with pytest.raises(LoadError, match=words):
         generator.run("pub", server.address, messages=100, window=1, size=8, deadline_s=10)
     server.check()
@@ -240,7 +206,7 @@ def test_the_deadline_ends_a_run_that_hangs(generator: Generator) -> None:
         peer.connection.recv(100)
         peer.connection.recv(1)
 
-    server = Scripted(script)
+    server = scripted(script)
     with pytest.raises(LoadError, match=r"deadline came first \(after 1 messages\)"):
         generator.run("sub", server.address, messages=2, deadline_s=0.5)
     server.check()
@@ -267,7 +233,7 @@ def test_latency_is_from_publish_to_receive(generator: Generator) -> None:
             published.put(peer.body())
             peer.send(OK)
 
-    server = Scripted(consumer, publisher)
+    server = scripted(consumer, publisher)
     result = generator.run("latency", server.address, messages=5, rate=10, rdy=100, size=16, deadline_s=10)
     server.check()
     assert 50_000 <= result["p50_us"] <= 90_000
@@ -306,7 +272,7 @@ def test_what_is_published_compressed_is_the_same(generator: Generator, kind: st
             bodies.extend(content[8 + at : 208 + at] for at in range(0, 500 * 204, 204))
             peer.send(HEARTBEAT + OK)
 
-    server = Scripted(script)
+    server = scripted(script)
     result = generator.run("mpub", server.address, messages=5000, batch=500, window=1, compression=kind, words=True, deadline_s=10)
     server.check()
     assert result["complete"]
@@ -330,7 +296,7 @@ def test_what_is_consumed_compressed_is_settled(generator: Generator, kind: str)
         assert peer.line() == b"CLS\n"
         peer.send(CLOSE_WAIT)
 
-    server = Scripted(script)
+    server = scripted(script)
     result = generator.run("sub", server.address, messages=count, rdy=5000, compression=kind, deadline_s=10)
     server.check()
     assert result["received"] == [count]
@@ -347,7 +313,7 @@ def test_a_damaged_chunk_ends_the_run(generator: Generator) -> None:
         peer.connection.sendall(chunk)
         peer.connection.recv(1)
 
-    server = Scripted(script)
+    server = scripted(script)
     with pytest.raises(LoadError, match="wrong checksum"):
         generator.run("pub", server.address, messages=1, compression="snappy", deadline_s=10)
     server.check()
@@ -362,7 +328,7 @@ def test_logging_in_comes_before_everything(generator: Generator) -> None:
         peer.body()
         peer.send(OK)
 
-    server = Scripted(script)
+    server = scripted(script)
     generator.run("pub", server.address, messages=1, auth="a secret", deadline_s=10)
     server.check()
 
@@ -389,7 +355,7 @@ def test_topics_get_the_same_and_each_of_their_channels_is_consumed(generator: G
             peer.send(OK)
         done.set()
 
-    server = Scripted(*[consumer] * 6, publisher)
+    server = scripted(*[consumer] * 6, publisher)
     result = generator.run("both", server.address, messages=6, batch=1, topics=3, channels=2, rdy=10, window=6, deadline_s=10)
     server.check()
     assert subscribed == [b"SUB bench-%05d bench%b\n" % (topic, channel) for topic in range(3) for channel in (b"", b"-1")]

@@ -4,13 +4,12 @@ Every difference of polymq is listed in allowed_differences.toml, with polymq's 
 listed fails, and so does one that is listed and no longer there. nsqd, the control, may differ in nothing: if it does, the
 masks below miss something that changes from run to run.
 
-POLYMQ_CONFORMANCE names the folder that holds nsq/probe.py and the transcripts; else it is ../shared/conformance.
+The probes and the transcripts are in the folder nsq of the conformance material (conformance.py).
 """
 
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -19,19 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
+from tests.interop.conformance import material
 
 if TYPE_CHECKING:
     from tests.interop.servers import Running
 
-ROOT = Path(__file__).resolve().parents[2]
-CONFORMANCE = Path(os.environ.get("POLYMQ_CONFORMANCE", ROOT.parent / "shared" / "conformance")) / "nsq"
 ALLOWED = Path(__file__).with_name("allowed_differences.toml")
 PROBE_TIMEOUT_S = 120
 
 # What differs from run to run, or from machine to machine, on one and the same server.
 MASKS = (
     (r"\bh\d{1,5}(?=[ &x])", "<R>"),
+    # The width of a column follows the length of that name, which is made of the time.
+    (r"\[<R> +\]", "[<R>]"),
     (r'"start_time":\d+', '"start_time":<TIME>'),
     (r"start_time \d{4}-\d\d-\d\dT[0-9:]+(Z|[+-]\d\d:\d\d)", "start_time <TIME>"),
     (r"uptime \S+", "uptime <TIME>"),
@@ -91,17 +90,9 @@ def differences(expected: list[Exchange], found: list[Exchange]) -> list[tuple[E
     return [pair for pair in zip(expected, found, strict=True) if pair[0] != pair[1]]
 
 
-def material(name: str) -> Path:
-    """Find a file of the conformance material."""
-    path = CONFORMANCE / name
-    if not path.exists():
-        pytest.fail(f"{path} is missing: set POLYMQ_CONFORMANCE to the folder of the conformance material")
-    return path
-
-
 def run_probe(name: str, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(material(name)), *arguments], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+        [sys.executable, str(material(f"nsq/{name}")), *arguments], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
@@ -130,14 +121,14 @@ def judge(server: Running, probe: str, different: list[tuple[Exchange, Exchange]
 
 
 def test_tcp_answers_are_those_of_nsqd(server: Running) -> None:
-    expected = tcp_exchanges(material("golden_v1.3.0.txt").read_text(encoding="utf-8"))
+    expected = tcp_exchanges(material("nsq/golden_v1.3.0.txt").read_text(encoding="utf-8"))
     found = tcp_exchanges(run_probe("probe.py", server.tcp, server.http.partition(":")[2]))
     judge(server, "tcp", differences(expected, found))
 
 
 def test_http_answers_are_those_of_nsqd(server: Running) -> None:
     host, _, http_port = server.http.partition(":")
-    expected = http_exchanges(material("golden_http_v1.3.0.txt").read_text(encoding="utf-8"))
+    expected = http_exchanges(material("nsq/golden_http_v1.3.0.txt").read_text(encoding="utf-8"))
     found = http_exchanges(run_probe("probe_http.py", host, http_port, server.tcp.partition(":")[2]))
     judge(server, "http", differences(expected, found))
 

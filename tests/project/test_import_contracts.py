@@ -87,6 +87,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = (
             "polymq.gateways.effects",
             "polymq.gateways.lifecycle",
             "polymq.gateways.login",
+            "polymq.gateways.live_sheet",
             "polymq.gateways.outbox",
         )
         for name in WIRE_PROTOCOLS

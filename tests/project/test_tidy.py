@@ -219,3 +219,11 @@ def test_links_in_the_documents_lead_somewhere() -> None:
             if "://" not in target and not (path.parent / target).exists():
                 broken.append(f"{path.relative_to(ROOT)}: {target}")
     assert broken == []
+
+
+def test_links_lead_to_what_is_in_the_repository() -> None:
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    links = [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_symlink()]
+    outside = [str(link.relative_to(ROOT)) for link in links if not link.resolve().is_relative_to(ROOT.resolve())]
+    assert not outside, f"these links lead out of the repository, where others have nothing: {outside}; take them out of git"

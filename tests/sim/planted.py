@@ -59,7 +59,7 @@ def acknowledge_before_append() -> Iterator[None]:
 @bug
 def answer_does_not_wait_for_its_commit() -> Iterator[None]:
     """Output behind a gate is sent although the gate is closed."""
-    with replaced(Outbox, "limit", lambda _: lambda self: self.end):
+    with replaced(Outbox, "_limit", lambda _: lambda self: self.end):
         yield
 
 

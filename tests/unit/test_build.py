@@ -107,3 +107,13 @@ def test_an_extension_older_than_its_source_is_stale(tmp_path: Path) -> None:
     assert not _build._is_stale(extension)
     os.utime(source, (in_the_future + 1, in_the_future + 1))
     assert _build._is_stale(extension)
+
+
+def test_an_extension_older_than_the_helpers_is_stale_if_it_includes_them(tmp_path: Path) -> None:
+    declarations, extension = tmp_path / "hot.pxd", tmp_path / f"hot{EXTENSION_SUFFIXES[0]}"
+    extension.write_bytes(b"")
+    for text, stale in (("cdef class Rows:\n", False), ("from polymq.wire.inline cimport copy\n", True)):
+        declarations.write_text(text)
+        os.utime(declarations, (1, 1))
+        os.utime(extension, (2, 2))
+        assert _build._is_stale(extension) is stale

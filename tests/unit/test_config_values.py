@@ -32,6 +32,7 @@ from polymq.config_values import (
     format_size,
     parse_address,
     parse_duration,
+    parse_go_duration,
     parse_size,
 )
 
@@ -202,3 +203,19 @@ def test_kinds_refuse(kind: Kind, raw: object, says: str) -> None:
 def test_a_share_of_the_disk_in_bytes() -> None:
     assert DiskShare(percent=10).of(1000) == 100
     assert DiskShare(size_bytes=7).of(1000) == 7
+
+
+@pytest.mark.parametrize(
+    ("written", "time_ns"),
+    [("0", 0), ("1h2m3s", 3723 * 10**9), ("1.5h", 5400 * 10**9), (".5s", 10**9 // 2), ("5µs", 5000), ("5us", 5000), ("-2m", -120 * 10**9)],
+)
+def test_times_of_go(written: str, time_ns: int) -> None:
+    assert parse_go_duration(written) == time_ns
+
+
+@given(st.text(max_size=20) | st.text("0123456789.hmsnuµ+-", max_size=200))
+def test_times_never_fail_otherwise(written: str) -> None:
+    try:
+        parse_go_duration(written)
+    except ValueError as error:
+        assert "expected a time" in str(error)

@@ -38,6 +38,7 @@ OWN: Final = {
     "import": "polymq.cli.import_",
     "nsqd": "polymq.cli.nsqd",
     "nsqlookupd": "polymq.cli.nsqlookupd",
+    "nats-server": "polymq.cli.nats_server",
     "secret": "polymq.cli.secret",
 }
 

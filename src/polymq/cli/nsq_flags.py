@@ -61,11 +61,12 @@ class RawCommand(TyperCommand):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One of NSQ's programs: its options, and polymq's settings where it does other than polymq when nothing is said."""
+    """A program: its options, polymq's settings where it does other than polymq when nothing is said, and how it takes stray words."""
 
     name: str
     options: tuple[Option, ...]
     defaults: Mapping[str, str]
+    stray: str = "overlooks it and all that follows"
 
     def by_flag(self) -> dict[str, Option]:
         """Give the options by their flags."""
@@ -134,7 +135,7 @@ def read_arguments(arguments: list[str], program: Program) -> Given:
         name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
         if not word.startswith("-") or word in ("-", "--") or not name:
             hint = ": write -flag=value for switches as well" if word in ("true", "false") else ""
-            given.problems.append(f"{word!r} is not a flag; {program.name} overlooks it and all that follows{hint}")
+            given.problems.append(f"{word!r} is not a flag; {program.name} {program.stray}{hint}")
             return given
         name = "help" if name == "h" else name
         if name not in by_flag and name not in OWN_FLAGS:

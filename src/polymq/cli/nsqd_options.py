@@ -11,12 +11,12 @@ compares. Source: nsqd/options.go, apps/nsqd/options.go and go-options, NSQ 1.3.
 from __future__ import annotations
 
 import enum
-import re
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from polymq.config import all_settings
+from polymq.config_values import parse_go_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,9 +26,7 @@ __all__ = ["OPTIONS", "Kind", "Option", "from_file", "from_flag", "table", "to_s
 _BOOLS: Final = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), "true") | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), "false"
 )
-_DURATION: Final = re.compile(r"[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
-_DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_UNIT_NS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_MILLISECOND_NS: Final = 10**6
 _LEVELS: Final = {"debug": "debug", "info": "info", "warn": "warning", "error": "error", "fatal": "error"}
 
 
@@ -177,7 +175,7 @@ def from_file(option: Option, value: object) -> str | list[str]:
         if option.kind is Kind.INT:
             return str(value)
         if option.kind is Kind.DURATION:
-            return f"{value * _UNIT_NS['ms']}ns"  # a bare number is milliseconds, in the file only
+            return f"{value * _MILLISECOND_NS}ns"  # a bare number is milliseconds, in the file only
         if option.kind is Kind.BOOL:
             raise ValueError("expected true or false (nsqd takes 0 for true)")
     raise ValueError(f"expected {option.kind.value}")
@@ -190,15 +188,10 @@ def _choose(words: Mapping[str, str], text: str, option: Option) -> str:
 
 
 def _duration_ns(text: str) -> int:
-    """Read a duration as Go's time.ParseDuration does."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"expected {Kind.DURATION.value}")
-    total = 0.0
-    for number, unit in _DURATION_PART.findall(text):
-        total += float(number) * _UNIT_NS[unit] if "." in number else int(number) * _UNIT_NS[unit]
-    if text.startswith("-") and total:
+    time_ns = parse_go_duration(text)
+    if time_ns < 0:
         raise ValueError("a time cannot be negative")
-    return round(total)
+    return time_ns
 
 
 def _whole_number(text: str) -> str:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 from polymq.core.patterns import EVERYTHING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq.core.patterns import Pattern
 
-__all__ = ["ANONYMOUS", "STRANGER", "Action", "Authorizer", "ByPermissions", "Permission", "Principal"]
+__all__ = ["ANONYMOUS", "STRANGER", "Action", "Authorizer", "ByPermissions", "LiveRules", "Permission", "Principal"]
 
 
 class Action(enum.Enum):
@@ -42,13 +44,52 @@ class Permission:
         return not group or any(pattern.matches(group) for pattern in self.groups)
 
 
+class LiveRules(Protocol):
+    """What a principal may do with live messages, whose names are bytes. Answers at once; see `live_rules.py`."""
+
+    # Whether `heard` wants to know which answers are asked for, and whether there is anything that may not be published.
+    @property
+    def answering(self) -> bool: ...
+    @property
+    def restricts_publishing(self) -> bool: ...
+
+    def of_session(self, monotonic_ns: Callable[[], int]) -> LiveRules:
+        """Give the rules of one session: what is said of a principal is shared by all its sessions."""
+
+    def may_publish(self, name: bytes) -> bool:
+        """Say whether a message of this name may be published; ask once for each, since some may be published so many times only."""
+
+    def may_listen(self, pattern: bytes, queue: bytes) -> bool:
+        """Say whether a pattern may be listened to, alone or (`queue` not empty) as a member of a queue group."""
+
+    def may_always_publish(self, name: bytes) -> bool:
+        """Say whether messages of this name may be published, however many and whoever has asked for them."""
+
+    def may_hear_all(self, pattern: bytes, queue: bytes = b"") -> bool:
+        """Say whether everything may be heard that comes by a pattern that may be listened to; else ask `may_hear` of each name."""
+
+    def may_hear(self, name: bytes, queue: bytes = b"") -> bool:
+        """Say whether a message of this name may be heard, alone or in a queue group, by who listens to more than it may hear."""
+
+    def heard(self, reply: bytes) -> None:
+        """A message has come that asks for an answer there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is at the door. `namespace` is where its names are looked up; `permissions` None is everything."""
+    """Who is at the door. `namespace` is where its names are looked up; `permissions` None is everything.
+
+    `live` says more about live messages; None is everything, for who has no `permissions` either.
+    """
 
     name: str
     namespace: str = ""
     permissions: tuple[Permission, ...] | None = None
+    live: LiveRules | None = None
+
+    def live_rules(self, monotonic_ns: Callable[[], int]) -> LiveRules | None:
+        """Give what it may do with live messages in a session; None is everything."""
+        return None if self.live is None else self.live.of_session(monotonic_ns)
 
     def may_everywhere(self, action: Action) -> bool:
         """Say whether it may do this to every topic, and so to what concerns no single one."""

@@ -15,6 +15,7 @@ from polymq.core.broker_statistics import register_statistics
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
 from polymq.core.kernel import EFFORT_PER_TURN, Kernel
+from polymq.core.live import Live
 from polymq.core.recovery import recover
 from polymq.core.session import Session
 from polymq.core.settings import CoreSettings
@@ -23,9 +24,12 @@ from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq.core.access import Authorizer, Principal
     from polymq.core.followers import CatalogueListener
     from polymq.core.group import Delivery
+    from polymq.core.live import LiveFeeder
     from polymq.core.ports import Clock, Random, Store
     from polymq.core.topic import Topic
 
@@ -71,8 +75,13 @@ class Broker:
             latency_window_ns=self.settings.latency_window_ns if self.settings.latency_quantiles else 0,
         )
         self.catalogue = Catalogue(self.kernel)
+        self.live = Live(random)
         self.kernel.make_topic = self._make_topic
         self.kernel.requeue_on_close = self.settings.requeue_on_close
+        # Who brings what the log has to live listeners.
+        self.feeders: list[LiveFeeder] = []
+        # Says of a topic how long messages stay while no group is there to need them; 0: as long as there is room, as without it.
+        self.unclaimed_age_ns: Callable[[Topic], int] | None = None
         self.sessions: dict[Session, None] = {}
         self.stopping = False
         self.armed_ns: int | None = None
@@ -120,6 +129,8 @@ class Broker:
         """Let time pass: leases end, deferred messages fall due; then the turn's settles go to the journal."""
         kernel = self.kernel
         kernel.uncommitted = False
+        if self.live.is_busy:
+            self.live.tick()
         for retiring in [retiring for retiring in kernel.moving if retiring.settle()]:
             del kernel.moving[retiring]
         kernel.leases.fire(kernel.monotonic_ns())
@@ -130,6 +141,9 @@ class Broker:
             for group in kernel.with_settled:
                 group.journal_settled()
             kernel.with_settled.clear()
+        if kernel.fresh:
+            for feeder in self.feeders:
+                feeder.note()
         journal = self.store.journal
         if journal.wants_snapshot:
             journal.begin_snapshot(self.catalogue.units())
@@ -140,6 +154,8 @@ class Broker:
     def dispatch(self) -> list[Delivery]:
         """Hand out what can be handed out now. The slices are valid until the next turn's reads."""
         kernel = self.kernel
+        for feeder in self.feeders:
+            feeder.show()
         if kernel.fresh:
             for topic in list(kernel.fresh):
                 for group in topic.groups.values():
@@ -167,7 +183,9 @@ class Broker:
         """Give the monotonic time by which the next turn must run; in the past if there is work at once."""
         kernel = self.kernel
         now_ns = kernel.monotonic_ns()
-        if kernel.awake or kernel.uncommitted or self.store.journal.snapshotting:
+        if kernel.awake or kernel.uncommitted or self.store.journal.snapshotting or self.live.is_busy:
+            return now_ns
+        if self.feeders and any(feeder.is_busy for feeder in self.feeders):
             return now_ns
         due_ns = kernel.leases.due_ns()
         wall_due_ns = kernel.schedules.due_ns()
@@ -221,6 +239,7 @@ class Broker:
 
     def _retain(self, topic: Topic) -> None:
         wall_ns = self.kernel.wall_ns()
+        unclaimed_age_ns = 0 if self.unclaimed_age_ns is None else self.unclaimed_age_ns(topic)
         for partition in topic.partitions:
             if partition.log.end == partition.log.start:
                 continue
@@ -228,5 +247,7 @@ class Broker:
             if keepers:
                 needed = min(group.first_needed(partition.index) for group in keepers)
                 partition.log.retain(needed, now_ns=wall_ns, age_ns=self.settings.retention_age_ns, size_bytes=_NO_LIMIT)
+            elif unclaimed_age_ns:
+                partition.log.retain(partition.log.end, now_ns=wall_ns, age_ns=unclaimed_age_ns, size_bytes=_NO_LIMIT)
             if partition.schedule is not None and partition.schedule.log.end > partition.schedule.log.start:
                 partition.schedule.log.retain(partition.schedule.first_needed, now_ns=wall_ns, age_ns=0, size_bytes=0)

@@ -10,6 +10,7 @@ from polymq.core.cursor_group import CursorGroup
 from polymq.core.followers import Followers
 from polymq.core.group import GroupKind
 from polymq.core.live_group import LiveGroup
+from polymq.core.ordered_names import TopicNames
 from polymq.core.schedule import Schedule
 from polymq.core.topic import Partition, Topic
 from polymq.core.work_group import WorkGroup
@@ -30,6 +31,7 @@ class Catalogue:
 
     def __init__(self, kernel: Kernel) -> None:
         self.topics: dict[tuple[str, str], Topic] = {}
+        self.names = TopicNames()
         self.next_number = 0
         self.next_group_id = 1
         self.followers = Followers()
@@ -55,9 +57,14 @@ class Catalogue:
             ephemeral=ephemeral,
         )
         topic.hold()
-        self.topics[namespace, name] = topic
+        self.enter(topic)
         self.followers.topic_created(topic)
         return topic
+
+    def enter(self, topic: Topic) -> None:
+        """Take a topic in that has been made, here or by a process before."""
+        self.topics[topic.namespace, topic.name] = topic
+        self.names.add(topic.namespace, topic.name)
 
     def _take_number(self) -> int:
         if self.next_number > limits.PARTITION_NUMBER_MAX:
@@ -72,6 +79,7 @@ class Catalogue:
         self._kernel.journal(journal_entries.catalogue("topic_deleted", namespace=topic.namespace, name=topic.name))
         self._kernel.fresh.pop(topic, None)
         del self.topics[topic.namespace, topic.name]
+        self.names.remove(topic.namespace, topic.name)
         for partition in topic.partitions:
             if partition.schedule is not None:
                 partition.schedule.close()

@@ -41,6 +41,9 @@ class Reader(Protocol):
         None: there is nothing readable, or (`waiting`) the disk is being read and a later turn will have it.
         """
 
+    def skip_origin(self, origin: int) -> int:
+        """Move behind whole batches of one origin, if they come next; returns how many records that is. Cost: their headers."""
+
     def seek(self, offset: int) -> None: ...
 
 
@@ -149,7 +152,7 @@ class Store(Protocol):
         """See how much room the disk has, and what of that which nobody needs is in the way; to be called about once a second."""
 
     def health(self) -> list[str]: ...
-    def close(self, *, clean: bool) -> None: ...
+    def close(self, *, clean: bool) -> bool: ...
 
 
 class Clock(Protocol):

@@ -406,7 +406,7 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
         else:
             topic = _build_topic(kernel, replay, spec)
             found += [release for partition in topic.partitions for release in _build_schedule(kernel, replay, topic, partition)]
-            catalogue.topics[spec.namespace, spec.name] = topic
+            catalogue.enter(topic)
             if not topic.settled_to_readers:
                 kernel.appended(topic)  # what was found unsynced becomes readable once it is synced
     for group in replay.groups.values():

@@ -21,15 +21,17 @@ from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from polymq.core.access import Principal
     from polymq.core.broker import Broker
     from polymq.core.group import Group
+    from polymq.core.interest.targets import Entry, Target
     from polymq.core.policies import GroupPolicy, TopicPolicy
     from polymq.core.ports import Listener, Log, Ticket
     from polymq.core.topic import Topic
     from polymq.core.views import DeferredView, PeekedView, PeerView, ProducerView, ScheduledView, TopicView
+    from polymq.wire.live import LiveBatch
     from polymq.wire.records import Message
     from polymq.wire.slices import MessageBatch
 
@@ -45,11 +47,13 @@ class Session:
     def __init__(self, broker: Broker, principal: Principal) -> None:
         self.broker = broker
         self.principal = principal
+        self.live = principal.live_rules(broker.kernel.monotonic_ns)
         self.peer: PeerView = peer_unknown(broker.kernel.wall_ns())
         self.published: dict[str, int] = {}
         self.subscriptions: list[Subscription] = []
         self._allowed: set[tuple[Action, str, str]] = set()
         self._expired = False
+        self.live_target: Target | None = None
         self._kernel = broker.kernel
         self._topics = broker.catalogue.topics
         # What this session publishes to, found once: topics are looked up again when they have been deleted.
@@ -77,6 +81,7 @@ class Session:
     def login(self, principal: Principal) -> None:
         """Become somebody else: what was allowed before is asked anew."""
         self.principal = principal
+        self.live = principal.live_rules(self._kernel.monotonic_ns)
         self._expired = False
         self._allowed.clear()
         self._targets.clear()
@@ -336,6 +341,63 @@ class Session:
         """Lease a message for `lease_ns` from now on, at most to `lease_ns_max` after its delivery."""
         _work(subscription).extend(subscription, message_id, lease_ns=lease_ns, lease_ns_max=lease_ns_max)
 
+    # -- live messages ---------------------------------------------------------------------------------------------
+
+    def lets_listen(self, pattern: bytes, target: Target, *, queue: bytes = b"") -> bool:
+        """Say whether a pattern may be listened to; if only in part, the target is restricted to what it may hear."""
+        rules = self.live
+        if rules is not None and not rules.may_listen(pattern, queue):
+            return False
+        if rules is not None and not rules.may_hear_all(pattern, queue):
+            target.restrict(rules.may_hear)
+        return True
+
+    def listen(self, pattern: bytes, target: Target, *, tag: int, queue: bytes = b"", limit: int = 0) -> Entry:
+        """Let a target have the live messages of this namespace that match a pattern; see `Interest.insert`. Nothing is kept.
+
+        A target whose session may hear only a part of that is restricted to it, in all that it listens to.
+        """
+        if self.principal is STRANGER:
+            raise Refusal(RefusalCode.UNAUTHENTICATED)
+        if not self.lets_listen(pattern, target, queue=queue):
+            raise Refusal(RefusalCode.FORBIDDEN)
+        self.live_target = target
+        return self.broker.live.space(self.principal.namespace).listen(pattern, target, tag=tag, queue=queue, limit=limit)
+
+    def publish_live(self, batch: LiveBatch, sender: Target | None = None, *, checked: bool = False) -> int:
+        """Hand messages on to whoever listens now, but not to `sender`; returns how many nobody took, which are marked.
+
+        `broker.live.stored` then says what has become of those that are to be stored; None if there are none.
+        A principal with rules may publish all of them, or none is handed on. `checked`: the caller has asked `live.may_publish` of
+        each message, once, and it may.
+        """
+        rules = None if checked or self.principal is STRANGER else self.live
+        if rules is not None and not all(rules.may_publish(batch.subject(index)) for index in range(batch.count)):
+            raise Refusal(RefusalCode.FORBIDDEN)
+        return self.publish_live_some(batch, sender, None)[1]
+
+    def publish_live_some(self, batch: LiveBatch, sender: Target | None, late: Callable[[], bool] | None) -> tuple[int, int]:
+        """Do as `publish_live` with `checked`, until `late` says so; see `LiveSpace.publish_some`."""
+        if self.principal is STRANGER:
+            raise Refusal(RefusalCode.UNAUTHENTICATED)
+        live = self.broker.live
+        live.stored = None
+        live.publisher = self
+        try:
+            return live.space(self.principal.namespace).publish_some(batch, sender, late)
+        finally:
+            live.publisher = None
+
+    @property
+    def may_keep_live(self) -> bool:
+        """Whether some live messages may be to be stored."""
+        archive = self.broker.live.space(self.principal.namespace).archive
+        return archive is not None and bool(archive.target.entries)
+
+    def keeps_live(self, name: bytes) -> bool:
+        """Say whether live messages of this name are to be stored."""
+        return self.broker.live.space(self.principal.namespace).interest.keeps(name)
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def log(self, topic: str, partition: int) -> Log:
@@ -460,8 +522,12 @@ class Session:
 
     def topic_names(self) -> list[str]:
         """List the names of the namespace's topics that may be read, sorted."""
-        mine = sorted(name for namespace, name in self._topics if namespace == self.principal.namespace)
-        return [name for name in mine if self._may(Action.READ, name)]
+        return [name for name in self.broker.catalogue.names.all(self.principal.namespace) if self._may(Action.READ, name)]
+
+    def topic_page(self, after: str, count_max: int) -> tuple[list[str], str | None]:
+        """Look at so many names behind `after`: gives those that may be read, and where to go on (None: those were all). Cost: O(count_max)."""
+        names = self.broker.catalogue.names.page(self.principal.namespace, after, count_max)
+        return [name for name in names if self._may(Action.READ, name)], names[-1] if len(names) == count_max else None
 
     def topic(self, name: str, *, groups: bool = True, consumers: bool = True) -> TopicView | None:
         """Describe one topic; None if there is none of that name, or it may not be read."""

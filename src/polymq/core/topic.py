@@ -55,7 +55,7 @@ class Partition:
     @property
     def held(self) -> int:
         """How many messages no group may have yet."""
-        return 0 if self.held_from is None else max(0, self.log.readable - self.held_from)
+        return 0 if self.held_from is None else max(0, self.log.readable - max(self.held_from, self.log.start))
 
     def end_of_old(self, cutoff_ns: int, beyond: int) -> int | None:
         """Tell an offset before which all is earlier than a time, behind `beyond` if there is one that is.

@@ -12,14 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.gateways.effects import Close
+from polymq.limits import OUTBOX_SIZE_BYTES_MAX
 from polymq.wire.layers import Layer, LayerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.core.group import Delivery
+    from polymq.core.interest.targets import Target
     from polymq.gateways.effects import Effect, TimerName
+    from polymq.gateways.live_sheet import LiveSheet
     from polymq.gateways.outbox import Outbox
+    from polymq.wire.live import LiveBatch
 
     GatewayFactory = Callable[["Peer"], "Gateway"]
 
@@ -62,8 +66,12 @@ class Asked(Protocol):
 class Gateway(Protocol):
     """One connection's protocol, as the pump sees it. Identity is its hash: it is its own subscriptions' listener."""
 
+    unread_above: int  # input is not read while more output than this waits, in bytes
+    bulky: bool  # much of what comes is large and only passed on: it had better be read in large pieces
     need: int  # feed() is not called with fewer bytes than this; at least 1, at most PENDING_INPUT_SIZE_BYTES_MAX
     ring: Callable[[], None]  # set by the pump before opened(); ask for woken() in this turn
+    write_timeout_ns: int  # output waits so long and the peer takes none of it: the end; 0: as the pump's settings say
+    overdue: bool  # set by the pump: that is why it ends
 
     def opened(self, effects: list[Effect]) -> None:
         """Say what a server says first, start timers."""
@@ -77,6 +85,12 @@ class Gateway(Protocol):
 
     def deliver(self, delivery: Delivery, outbox: Outbox) -> None:
         """Encode a delivery for one of this gateway's subscriptions. `outbox` is the same object every time."""
+
+    def deliver_live(self, batch: LiveBatch, target: Target, outbox: Outbox, sheet: LiveSheet | None) -> None:
+        """Encode the target's pairs of a batch: valid during the call. May come while another call of this gateway runs.
+
+        `sheet`: what another connection was just told of this batch, if there are several; a gateway may use it and put its own there.
+        """
 
     def timer(self, name: TimerName, effects: list[Effect]) -> None:
         """Handle a timer set by SetTimer; it is unset already."""
@@ -119,7 +133,11 @@ def _nobody_listens() -> None:
 class BaseGateway:
     """Defaults for what many protocols do not need. A subclass must have `feed`."""
 
+    unread_above: int = OUTBOX_SIZE_BYTES_MAX
+    bulky: bool = False
     need: int = 1
+    write_timeout_ns: int = 0
+    overdue: bool = False
     ring: Callable[[], None] = staticmethod(_nobody_listens)
     _closed_reason: str | None = None
 
@@ -129,6 +147,10 @@ class BaseGateway:
     def deliver(self, delivery: Delivery, outbox: Outbox) -> None:
         """Refuse: a gateway that never subscribes gets no deliveries."""
         raise AssertionError(f"{delivery!r} for {outbox!r} of a gateway that does not subscribe")
+
+    def deliver_live(self, batch: LiveBatch, target: Target, outbox: Outbox, sheet: LiveSheet | None) -> None:
+        """Refuse: a gateway without a target gets nothing."""
+        raise AssertionError(f"{batch!r} for {target!r} and {outbox!r} of a gateway that does not listen ({sheet!r})")
 
     def timer(self, name: TimerName, effects: list[Effect]) -> None:
         """Have no timers."""

@@ -82,10 +82,11 @@ class SendAfterEach:
 class Close:
     """Close the connection once everything before has been written; input is no longer read. `reason` is logged.
 
-    The gateway's `ended()` is called at once, so nothing more is delivered.
+    The gateway's `ended()` is called at once, so nothing more is delivered. `at_once`: what waits to be written is dropped.
     """
 
     reason: str = ""
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +130,12 @@ class WantWritable:
 class Upgrade:
     """Put a byte layer (TLS, compression) under this gateway: around all input not yet consumed and all later output.
 
-    Output from before stays outside the layer. A `feed()` that returns this consumes nothing behind it.
+    Output from before stays outside the layer. A `feed()` that returns this consumes nothing behind it. `timeout_ns`: of its
+    handshake, if that is not to be the usual one.
     """
 
     layer: Layer
+    timeout_ns: int | None = None
 
 
 Effect = Send | SendAfter | SendAfterEach | Close | Pause | Resume | SetTimer | Ask | Flush | WantWritable | Upgrade

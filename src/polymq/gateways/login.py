@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polymq.core.access import Principal
     from polymq.protocols.http.client import Question
 
-__all__ = ["Attempt", "Credentials", "Denied", "FirstKeys", "Keys", "Login", "Logins"]
+__all__ = ["Attempt", "Credentials", "Denied", "FirstKeys", "Keys", "Login", "Logins", "PasswordCheck"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,18 @@ class Denied:
     """Nobody, as far as we can find out; `reason` is for the log, not for the client."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordCheck:
+    """A question for `Ask`: is this the password that a slow hash (bcrypt) was made of? The answer is True, or it is not.
+
+    Who asks is `remote_host`: addresses take turns. It is no part of the question.
+    """
+
+    password: bytes = field(repr=False)
+    password_hash: bytes = field(repr=False)
+    remote_host: str = field(default="", compare=False)
 
 
 class Attempt(Protocol):

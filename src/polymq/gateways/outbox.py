@@ -2,13 +2,16 @@
 
 Bytes `start … end` of `data` wait to be sent. A gate is a position that nothing behind may pass until its ticket is
 durable: an acknowledgement that waits for a commit. Buffers come from a pool and go back when all is sent, so an idle
-connection holds none, and a busy one uses memory that is warm in the cache.
+connection holds none, and a busy one uses memory that is warm in the cache. What many connections get alike is encoded once
+and waits in all their outboxes (`Lent`): as pieces ahead of what is in `data`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from polymq.gateways.buffers import BufferPool, Lent
 from polymq.wire.tickets import TicketState
 
 if TYPE_CHECKING:
@@ -17,44 +20,19 @@ if TYPE_CHECKING:
     from polymq.core.ports import Ticket
     from polymq.gateways.contract import Layer
 
-__all__ = ["BufferPool", "Outbox"]
+__all__ = ["Outbox"]
 
-# A new buffer: one message frame of a usual size fits many times, and a pool of them is small.
-_BUFFER_SIZE_BYTES_FIRST: Final = 64 * 1024
-# A buffer that grew beyond this for one large message is not kept.
-_BUFFER_SIZE_BYTES_KEPT: Final = 2 * 1024 * 1024
-_BUFFERS_KEPT: Final = 8
-# Smaller ones, and how many of each are kept: in a turn that serves thousands of connections each has one of these. A
-# buffer of 64 KiB costs 30 us to make, which is more than all else that is done for such a connection.
-_SMALLER: Final = ((2 * 1024, 2048), (32 * 1024, 128))
-_SMALLER_MAX: Final = _SMALLER[-1][0]
+# In a buffer of this size moving what waits to the front costs little.
+_BUFFER_SIZE_BYTES_SMALL: Final = 64 * 1024
+# What waits is left where it is, from so much on, if it is most of its buffer; what follows goes to another, of at most so much
+# if it has not to be larger.
+_PIECE_SIZE_BYTES_MIN: Final = 64 * 1024
+_PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024
+# So many pieces are sent at a time.
+_PIECES_MAX: Final = 64
 # Looking a member up in its enumeration costs more than comparing it.
 _DONE: Final = TicketState.DONE
 _FAILED: Final = TicketState.FAILED
-
-
-class BufferPool:
-    """Buffers that no connection uses at the moment, a few large ones and many small ones, the most recently used first."""
-
-    __slots__ = ("_free", "_smaller")
-
-    def __init__(self) -> None:
-        self._free: list[bytearray] = []
-        self._smaller: dict[int, tuple[list[bytearray], int]] = {size: ([], kept) for size, kept in _SMALLER}
-
-    def take(self, size: int) -> bytearray:
-        """Hand out a buffer of at least `size` bytes, if that is little, else of some size; what it contains is meaningless."""
-        for smaller, (free, _) in self._smaller.items():
-            if size <= smaller:
-                return free.pop() if free else bytearray(smaller)
-        return self._free.pop() if self._free else bytearray(_BUFFER_SIZE_BYTES_FIRST)
-
-    def give(self, buffer: bytearray) -> None:
-        """Take a buffer back that nobody refers to any more."""
-        size = len(buffer)
-        free, kept = self._smaller.get(size) or (self._free, _BUFFERS_KEPT)
-        if size <= _BUFFER_SIZE_BYTES_KEPT and len(free) < kept:
-            free.append(buffer)
 
 
 class _Gate:
@@ -98,11 +76,14 @@ class Outbox:
     else asks for it, nothing is sent; for protocols whose client asked for output to be gathered.
     """
 
-    __slots__ = ("_gates", "_pool", "data", "end", "hold_below", "start")
+    __slots__ = ("_ahead", "_ahead_size_bytes", "_gates", "_pool", "data", "end", "hold_below", "start")
 
     def __init__(self, pool: BufferPool | None = None) -> None:
         self._pool = pool or BufferPool()
         self._gates: list[_Gate | _Mark] = []
+        # Pieces that are sent before anything in `data`, each from the position beside it on; none of them is gated.
+        self._ahead: deque[tuple[Lent, int]] | None = None
+        self._ahead_size_bytes = 0
         self.data = bytearray()
         self.start = 0
         self.end = 0
@@ -111,12 +92,42 @@ class Outbox:
     @property
     def size_bytes(self) -> int:
         """How much waits, behind gates or not."""
-        return self.end - self.start
+        return self.end - self.start + self._ahead_size_bytes
 
     @property
     def gated(self) -> bool:
         """Whether anything waits for a commit, or for a layer."""
         return bool(self._gates)
+
+    @property
+    def ready_size_bytes(self) -> int:
+        """How much may be sent now."""
+        return self._ahead_size_bytes + self._limit() - self.start
+
+    def views(self) -> list[memoryview]:
+        """Give what may be sent now, in order, or the first of it; valid until the next change."""
+        found = []
+        for lent, at in self._ahead or ():
+            found.append(memoryview(lent.data)[at : lent.end])
+            if len(found) == _PIECES_MAX:
+                return found
+        limit = self._limit()
+        if limit > self.start:
+            found.append(memoryview(self.data)[self.start : limit])
+        return found
+
+    def first(self, size_bytes_max: int) -> bytes:
+        """Copy the first of what may be sent now."""
+        found = bytearray()
+        for view in self.views():
+            found += view[: size_bytes_max - len(found)]
+            if len(found) == size_bytes_max:
+                break
+        return bytes(found)
+
+    def _limit(self) -> int:
+        """Where in `data` sending has to stop: at the first gate, or at the end."""
+        return self._gates[0].position if self._gates else self.end
 
     def reserve(self, size: int) -> int:
         """Make room for `size` bytes and say where to write them. Amortised O(1); at times moves what waits."""
@@ -129,7 +140,7 @@ class Outbox:
         assert self.end <= end <= len(self.data)
         self.end = end
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append bytes that exist already: for what is not hot."""
         size = len(data)
         end = self.end
@@ -138,6 +149,41 @@ class Outbox:
             end = self.end
         self.data[end : end + size] = data
         self.end = end + size
+
+    def lend(self, at: int) -> Lent | None:
+        """Let other outboxes send what was written last, from `at` on; the caller holds it until it calls `release`.
+
+        None where something waits for a commit: that may have to be taken back.
+        """
+        assert self.start <= at <= self.end
+        if self._gates:
+            return None
+        lent = Lent(self._pool, self.data, at, self.end)
+        lent.hold()
+        self._push(lent, self.start)
+        self._leave_data()
+        return lent
+
+    def borrow(self, lent: Lent) -> None:
+        """Append what is lent: without a copy, unless something waits for a commit, or much of the buffer would wait for nothing."""
+        if self._gates or (not lent.is_dense and self.size_bytes):
+            self.write(memoryview(lent.data)[lent.at : lent.end])
+            return
+        if self.end > self.start:
+            self._push(Lent(self._pool, self.data, self.start, self.end), self.start)
+            self._leave_data()
+        self._push(lent, lent.at)
+
+    def _push(self, lent: Lent, at: int) -> None:
+        lent.hold()
+        if self._ahead is None:
+            self._ahead = deque()
+        self._ahead.append((lent, at))
+        self._ahead_size_bytes += lent.end - at
+
+    def _leave_data(self) -> None:
+        self.data = bytearray()
+        self.start = self.end = 0
 
     def write_after(self, ticket: Ticket, data: bytes, failure: Callable[[str], bytes]) -> None:
         """Append bytes that may only be sent once `ticket` is durable, and hold back all that follows them."""
@@ -184,7 +230,7 @@ class Outbox:
     def pass_mark(self) -> Layer | None:
         """Take the mark away that output has come to, if there is one, and return its layer."""
         gate = self._gates[0] if self._gates else None
-        if not isinstance(gate, _Mark) or gate.position != self.start:
+        if not isinstance(gate, _Mark) or gate.position != self.start or self._ahead:
             return None
         del self._gates[0]
         return gate.layer
@@ -197,45 +243,62 @@ class Outbox:
                 del self._gates[index:]
                 return
 
-    def limit(self) -> int:
-        """Where sending has to stop: at the first gate, or at the end."""
-        return self._gates[0].position if self._gates else self.end
-
     def sent(self, count: int) -> None:
         """Forget the first `count` bytes."""
+        ahead = self._ahead
+        while ahead and count:
+            lent, at = ahead[0]
+            done = min(lent.end - at, count)
+            self._ahead_size_bytes -= done
+            count -= done
+            if at + done < lent.end:
+                ahead[0] = (lent, at + done)
+            else:
+                ahead.popleft()
+                lent.release()
         self.start += count
         assert self.start <= self.end
-        if self.start == self.end and not self._gates:
+        if self.start == self.end and not self._gates and not ahead:
             self.clear()
 
     def clear(self) -> None:
-        """Forget everything, and give the buffer back."""
+        """Forget everything, and give the buffers back."""
         self._gates.clear()
-        self.start = self.end = 0
+        if self._ahead is not None:
+            for lent, _ in self._ahead:
+                lent.release()
+            self._ahead = None
+            self._ahead_size_bytes = 0
         if self.data:
             self._pool.give(self.data)
-            self.data = bytearray()
+        self._leave_data()
 
     def _make_room(self, size: int) -> None:
+        """Leave what waits where it is, as a piece ahead; or, if it is little or has gates, move it to the front or into a larger buffer.
+
+        Moving leaves as much free as it moves, or moves little. Limits:  the buffer is at most four times what had to be in it
+        at a time, or the least of a pool's; while it grows, the old one is there as well.
+        """
         start, end = self.start, self.end
         waiting = end - start
-        data = self.data
-        if len(data) <= _SMALLER_MAX and waiting + size > len(data):
-            # Nothing yet, or a small one that has become too small: that one is somebody else's again.
-            self.data = self._pool.take(waiting + size)
-            self.data[:waiting] = data[start:end]
-            if data:
-                self._pool.give(data)
-            data = self.data
-            self._move_gates(start)
-        elif start:
-            data[:waiting] = data[start:end]
-            self._move_gates(start)
-        if waiting + size > len(data):
-            data.extend(bytes(max(len(data), waiting + size - len(data))))
-
-    def _move_gates(self, distance: int) -> None:
-        """Everything that waits lies that much further to the front."""
+        need = waiting + size
+        old = self.data
+        if need <= len(old) and (2 * need <= len(old) or len(old) <= _BUFFER_SIZE_BYTES_SMALL):
+            with memoryview(old) as view:
+                view[:waiting] = view[start:end]
+        elif waiting >= _PIECE_SIZE_BYTES_MIN and 2 * waiting >= len(old) and not self._gates:
+            self._push(Lent(self._pool, old, start, end), start)
+            self.data = self._pool.take(max(size, min(2 * len(old), _PIECE_SIZE_BYTES_MAX)))
+            self.start = self.end = 0
+            return
+        else:
+            fresh = self._pool.take(2 * need if waiting and (self._gates or need < _PIECE_SIZE_BYTES_MAX) else need)
+            with memoryview(old) as view:
+                fresh[:waiting] = view[start:end]
+            self.data = fresh
+            if old:
+                self._pool.give(old)
+        # Everything that waits lies that much further to the front.
         for gate in self._gates:
-            gate.position -= distance
-        self.start, self.end = 0, self.end - distance
+            gate.position -= start
+        self.start, self.end = 0, waiting

@@ -14,8 +14,8 @@ from polymq.limits import LAYER_NS_PER_TURN_MAX, LAYER_PIECE_SIZE_BYTES_MAX, OUT
 
 if TYPE_CHECKING:
     from polymq.core.ports import Clock
+    from polymq.gateways.buffers import BufferPool
     from polymq.gateways.contract import Asked, Gateway, Peer
-    from polymq.gateways.outbox import BufferPool
     from polymq.server.ports import Stream
     from polymq.wire.layers import LayerStack
 
@@ -60,6 +60,7 @@ class Connection:
         "publishes",
         "question",
         "rest",
+        "resuming",
         "state",
         "stream",
         "unfolding",
@@ -95,6 +96,7 @@ class Connection:
         self.gated = False  # in the pump's list of those that wait for a commit
         self.dirty = False  # in the pump's list of those that may have something to write
         self.wants_writable = False
+        self.resuming = False  # what was kept of its input is to be handled before more is read
 
     def reads(self, *, congested: bool) -> bool:
         """Whether input is wanted."""
@@ -123,15 +125,14 @@ class Connection:
         goes_on = False
         until_ns = clock.monotonic_ns() + LAYER_NS_PER_TURN_MAX
         while wire.size_bytes <= OUTBOX_SIZE_BYTES_HIGH:
-            start, limit = outbox.start, min(outbox.limit(), outbox.start + LAYER_PIECE_SIZE_BYTES_MAX)
-            if limit > start:
-                wire.write(layers.send(bytes(outbox.data[start:limit])))
-                outbox.sent(limit - start)
+            if piece := outbox.first(LAYER_PIECE_SIZE_BYTES_MAX):
+                wire.write(layers.send(piece))
+                outbox.sent(len(piece))
             layer = outbox.pass_mark()
             if layer is not None:
                 layers.push_output(layer)
                 goes_on = goes_on or outbox.gated
-            elif outbox.limit() == outbox.start:
+            elif not outbox.ready_size_bytes:
                 break
             elif clock.monotonic_ns() >= until_ns:
                 goes_on = True

@@ -1,6 +1,6 @@
 """Reading: where received bytes lie until a gateway has consumed them.
 
-All connections are read into one buffer of the process. What a gateway leaves is put in front of the next read, so
+All connections are read into one buffer of the process, of which most get only the beginning. What a gateway leaves is put in front of the next read, so
 that `feed` always sees one piece. A command larger than half the buffer gets a private buffer for its connection, and
 is received into it directly until it has been consumed.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from polymq.limits import PENDING_INPUT_SIZE_BYTES_MAX, READ_BUFFER_SIZE_BYTES
+from polymq.limits import PENDING_INPUT_SIZE_BYTES_MAX, READ_BUFFER_SIZE_BYTES, READ_BULK_SIZE_BYTES
 from polymq.wire.layers import LayerStack
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ class Intake:
     """The shared buffer and the rules of what is kept where."""
 
     def __init__(self) -> None:
-        self._buffer = memoryview(bytearray(READ_BUFFER_SIZE_BYTES))
+        # Pages that nobody has read into take no memory.
+        self._bulk = memoryview(bytearray(READ_BULK_SIZE_BYTES))
+        self._buffer = self._bulk[:READ_BUFFER_SIZE_BYTES]
         self._spare: bytearray | None = None
 
     def read(self, connection: Connection) -> memoryview | None:
@@ -50,7 +52,7 @@ class Intake:
                 count = connection.stream.recv_into(memoryview(private)[at:])
                 connection.filled = total = at + count
                 return memoryview(private)[:total] if count else ENDED
-            buffer = self._buffer
+            buffer = self._bulk if connection.gateway.bulky else self._buffer
             rest = connection.rest
             if not rest:
                 count = connection.stream.recv_into(buffer)
@@ -71,6 +73,7 @@ class Intake:
     def keep(self, connection: Connection, view: memoryview, consumed: int) -> None:
         """Keep what is left of `view`; raises InputTooLarge."""
         left = len(view) - consumed
+        assert 0 <= left <= len(view)
         need = connection.gateway.need
         if need > _SHARED_SIZE_BYTES_MAX or left > _SHARED_SIZE_BYTES_MAX:
             self._keep_private(connection, view, consumed, need)

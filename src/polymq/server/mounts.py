@@ -14,10 +14,14 @@ from polymq.admin.door import Door, refuse
 from polymq.admin.endpoints import ENDPOINTS, all_statistics
 from polymq.admin.tails import Tails
 from polymq.config_values import TcpAddress, format_address
-from polymq.core.access import ANONYMOUS, STRANGER
+from polymq.core.access import ANONYMOUS, STRANGER, Action
 from polymq.errors import ConfigError
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.http.guard import GuardedDoor, GuardedRouter
+from polymq.gateways.nats.client import NatsClient
+from polymq.gateways.nats.monitoring import monitoring_router
+from polymq.gateways.nats.monitoring import refuse as refuse_nats
+from polymq.gateways.nats.route import RouteGateway
 from polymq.gateways.nsq.http import TlsRequired, concerns_all, nsq_router
 from polymq.gateways.nsq.http_answers import refuse as refuse_nsq
 from polymq.gateways.nsq.http_context import NsqChanging, NsqHttp, NsqNode
@@ -30,8 +34,13 @@ from polymq.protocols.nsq.settings import NsqSettings
 from polymq.protocols.nsqlookup.identify import Identity
 from polymq.protocols.nsqlookup.settings import LookupSettings
 from polymq.server.discovery import Discovery
+from polymq.server.nats_bridge import bridge
+from polymq.server.nats_cluster import RouteTls, make_cluster, make_route_tls
+from polymq.server.nats_monitoring import make_monitored, register_nats
+from polymq.server.nats_mount import make_house
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
+from polymq.server.shell import ROOM_KEPT, ROOM_TO_REFUSE
 from polymq.server.statistics import register_answers, register_connections
 from polymq.server.tls import http_requires_tls, server_context, tcp_requires_tls
 from polymq.wire.tls import TlsLayer
@@ -41,10 +50,10 @@ if TYPE_CHECKING:
 
     from polymq import config_sections
     from polymq.config_values import Address
-    from polymq.core.access import Action
     from polymq.core.session import Session
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
     from polymq.gateways.http.gateway import Answering
+    from polymq.gateways.nats.house import House
     from polymq.server.node import Node
     from polymq.server.tasks import Tasks
     from polymq.wire.exchange import Request, Response
@@ -73,6 +82,9 @@ class Mount:
     listener: SocketListener
     factory: GatewayFactory
     answers: dict[int, int] | None = None
+    house: House | None = None  # of NATS' clients: who can send them elsewhere
+    route_tls: RouteTls | None = None  # of NATS' routes
+    room: int = 0  # beyond `server.connections_max`, see `Shell.listen`
 
 
 def nsq_settings(settings: config_sections.NsqSettings) -> NsqSettings:
@@ -105,6 +117,7 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
     try:
         mount_nsq(node, backlog, mounts, discovery)
         registry = mount_lookup(node, backlog, mounts)
+        mount_nats(node, backlog, mounts)
         mount_door(node, backlog, mounts)
     except ConfigError:
         for mount in mounts:
@@ -132,7 +145,15 @@ def mount_door(node: Node, backlog: int, mounts: list[Mount]) -> None:
     listener = _listen("server.http", address, backlog)
     guarded = _guarded(node, router, lambda door, session: replace(door, session=session), refuse, "/healthz", all_statistics)
     answers: dict[int, int] = {}
-    mounts.append(Mount("HTTP", listener, lambda peer: HttpGateway(guarded(peer, None), door, node.clock, peer, answers=answers), answers))
+    mounts.append(
+        Mount(
+            "HTTP",
+            listener,
+            lambda peer: HttpGateway(guarded(peer, None), door, node.clock, peer, answers=answers),
+            answers,
+            room=ROOM_KEPT,
+        )
+    )
 
 
 def mount_nsq(node: Node, backlog: int, mounts: list[Mount], discovery: Discovery) -> None:
@@ -256,6 +277,43 @@ def _nsq_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tcp
         change_lookupd_addresses=discovery.announce_to,
         changing=NsqChanging(level, list(section.lookupd_tcp_addresses)),
     )
+
+
+def mount_nats(node: Node, backlog: int, mounts: list[Mount]) -> None:
+    """Open what NATS's settings ask for."""
+    role = node.nats
+    if role is None:
+        return
+    if role.client is None:
+        if role.settings.cluster is not None and role.settings.cluster.listen is not None:
+            raise ConfigError(["nats.cluster: a member of a cluster has clients: say where they come in, nats.client"])
+        return
+    listener = _listen("nats.client", role.client, backlog)
+    house = make_house(node, role.settings, port=_port(listener))
+    register_nats(node.broker.statistics, house)
+    mounts.append(Mount("NATS", listener, lambda peer: NatsClient(house, peer), house=house, room=ROOM_TO_REFUSE))
+    cluster = role.settings.cluster
+    if cluster is not None and cluster.listen is not None:
+        routes = _listen("nats.cluster", cluster.listen, backlog)
+        route_tls = make_route_tls(role.settings)
+        member = make_cluster(node, house, role.settings, port=_port(routes), tls=route_tls)
+        mounts.append(Mount("NATS routes", routes, lambda peer: RouteGateway(member, peer), route_tls=route_tls, room=ROOM_KEPT))
+    if role.settings.http is not None:
+        pages = _listen("nats.http", role.settings.http, backlog)
+        monitored = make_monitored(node, house, role.settings, port=_port(pages))
+        guarded = _guarded(node, monitoring_router(), lambda context, _: context, refuse_nats, "/healthz", lambda _: Action.READ)
+        answers: dict[int, int] = {}
+        mounts.append(
+            Mount(
+                "NATS monitoring",
+                pages,
+                lambda peer: HttpGateway(guarded(peer, None), monitored, node.clock, peer, answers=answers),
+                answers,
+                room=ROOM_KEPT,
+            )
+        )
+    # Whoever tells other servers what is wanted here is there by now.
+    bridge(node.broker, node.settings.nats)
 
 
 def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | None:

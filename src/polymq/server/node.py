@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
 from polymq.gateways.http.guard import Guests
-from polymq.limits import LOOKUP_QUESTIONS_TOTAL_MAX
+from polymq.limits import CONNECTIONS_SPARE, LOOKUP_QUESTIONS_TOTAL_MAX
 from polymq.server.access import asks_over_tls, make_logins
+from polymq.server.crew import Crew
 from polymq.server.dialer import SocketDialer
 from polymq.server.memory import memory_bytes
+from polymq.server.nats_mount import nats_role
 from polymq.server.outside import HttpOutside
+from polymq.server.passwords import PasswordOutside
 from polymq.server.pump import Pump
 from polymq.server.shell import Poller, WakeUp
 from polymq.server.statistics import register_process, register_store
@@ -36,12 +39,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.config_sections import NsqSettings, Settings
+    from polymq.server.nats_settings import NatsServerSettings
 
-__all__ = ["DESCRIPTORS_KEPT", "Node", "SystemClock", "connections_max", "core_settings", "store_settings"]
+__all__ = ["DESCRIPTORS_KEPT", "Node", "SystemClock", "connections_max", "connections_spare", "core_settings", "store_settings"]
 
 # What connections leave to everything else, unless that is more than half: the least number of open segments, two each,
-# and 300 for what the worker opens, files, listeners and connections to others.
-DESCRIPTORS_KEPT: Final = 1100
+# and 300 for what the worker opens, files, listeners and connections to others; and connections beyond the limit.
+DESCRIPTORS_KEPT: Final = 1100 + 2 * CONNECTIONS_SPARE
+# The part of the connections that there may be beyond them, and the least.
+_SPARE_PARTS: Final = 16
+_SPARE_MIN: Final = 4
 # The part of what connections leave that may be spent on the least number of segments, in segments.
 _SEGMENTS_SHARE_MAX: Final = 3 / 8
 # The least where descriptors are not few; the most are some thousand maps, far below the 65,530 that a process may have.
@@ -68,6 +75,11 @@ class SystemClock:
 def connections_max(settings: Settings, *, descriptors: int) -> int:
     """Say how many connections there may be: no more than leave the store and the rest enough of the descriptors."""
     return min(settings.server.connections_max, max(descriptors - min(DESCRIPTORS_KEPT, descriptors // 2), 1))
+
+
+def connections_spare(count: int) -> int:
+    """Say how many more there may be for each step of a listener's `room`, where there may be `count`."""
+    return max(min(CONNECTIONS_SPARE, count // _SPARE_PARTS), _SPARE_MIN)
 
 
 def store_settings(settings: Settings, *, disk_bytes: int, descriptors: int, memory: int) -> StoreSettings:
@@ -105,10 +117,16 @@ def core_settings(settings: Settings, *, disk_bytes: int) -> CoreSettings:
 class Node:
     """The parts of a running broker. Raises ConfigError; StoreError, OSError when the data folder cannot be used."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, nats: NatsServerSettings | None = None) -> None:
         self.settings = settings
         self.logins = make_logins(settings)
+        self.nats = nats_role(settings, nats)
+        if self.nats is not None and nats is None:  # else whoever has read the file has told of it
+            for note in self.nats.settings.notes:
+                log.warning("%s", note)
         make_tls = _client_tls(settings.nsq)
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.connections_max = connections_max(settings, descriptors=descriptors)
         self.clock = SystemClock()
         self.started_at_ns = self.clock.wall_ns()
         self.wake_up = WakeUp()
@@ -125,7 +143,7 @@ class Node:
             settings=store_settings(
                 settings,
                 disk_bytes=disk_bytes,
-                descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+                descriptors=descriptors,
                 memory=memory_bytes(),
             ),
         )
@@ -139,24 +157,28 @@ class Node:
         self.broker.start()
         for problem in self.store.health():
             log.warning("%s", problem)
-        self.pump = Pump(self.broker, self.store, self.clock, self.poller)
+        self.pump = Pump(self.broker, self.store, self.clock, self.poller, crew=Crew())
+        self.broker.live.courier = self.pump.courier
         register_process(self.broker.statistics, started_at_ns=self.started_at_ns)
         register_store(self.broker.statistics, self.store.figures, self.store.health, self.clock.monotonic_ns)
         self.dialer = SocketDialer(self.pump, self.poller, self.clock)
         ask = partial(HttpOutside, self.dialer, self.pump, self.clock, make_tls)
-        self.outside = self.pump.outside = ask()
+        self.outside = self.pump.outside = self._passwords = PasswordOutside(ask(), self.pump, self.poller, WakeUp())
         # Directories are asked for themselves, so that no authentication server can cost a new topic its channels.
         self.directories_outside = ask(questions_max=LOOKUP_QUESTIONS_TOTAL_MAX)
         self.guests: Guests | None = None
         if self.logins is not None and settings.access.http == "login":
             self.guests = Guests(self.broker, self.clock, self.logins, self.outside.ask)
 
-    def close(self, *, clean: bool = True) -> None:
+    def close(self, *, clean: bool = True) -> list[str]:
         """Keep everything and say that it is complete; connections that are left are closed as they are.
+
+        Returns why not everything is on the disk; nothing: it is.
 
         Not `clean`: after a bug of ours, nothing more is written, as with `kill -9`; the next start looks at everything.
         """
         self.dialer.close()
+        self._passwords.close()
         if clean:
             self.pump.abandon()
             self.broker.stop()
@@ -164,10 +186,11 @@ class Node:
             # What is out comes back with its attempts counted, and the next start has little to read.
             self.broker.snapshot()
             self.store.commit()
-        self.store.close(clean=clean)
+        well = self.store.close(clean=clean)
         self._worker.close()
         self.poller.close()
         self.wake_up.close()
+        return [] if well else self.store.health() or ["not everything could be synced"]
 
 
 def _client_tls(section: NsqSettings) -> Callable[[], ssl.SSLContext]:

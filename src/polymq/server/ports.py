@@ -142,5 +142,5 @@ class Store(Protocol):
     def poll(self) -> bool:
         """Take notice of background work that has ended."""
 
-    def close(self, *, clean: bool) -> None:
-        """Sync everything, and mark the folder so that the next start need not look for damage."""
+    def close(self, *, clean: bool) -> bool:
+        """Sync everything, and mark the folder so that the next start need not look for damage; tell whether it is marked."""

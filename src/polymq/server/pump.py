@@ -1,9 +1,8 @@
 """The pump: runs the whole broker, one turn after the other, without waiting for anything.
 
-It reads connections into their gateways, carries out the gateways' effects, drives core and store through a turn
-(`docs/INTERNALS.md`, section 1), and writes once per connection. Who calls it, and when, is not its business: the
-shell does so when the operating system has something, the simulator when its seed says so. The turn is in
-`end_turn`; reading is in `intake.py`, what is kept per connection in `connection.py`.
+It reads connections into their gateways, carries out the gateways' effects, drives core and store through a turn (`docs/INTERNALS.md`,
+section 1), and writes once per connection. The shell calls it when the operating system has something, the simulator when its seed says
+so. The turn is in `end_turn`; reading is in `intake.py`, what is kept per connection in `connection.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from polymq.gateways.buffers import BufferPool
 from polymq.gateways.contract import HANDSHAKE_END
 from polymq.gateways.effects import (
     Ask,
@@ -27,9 +27,10 @@ from polymq.gateways.effects import (
     Upgrade,
     WantWritable,
 )
-from polymq.gateways.outbox import BufferPool
-from polymq.limits import OUTBOX_SIZE_BYTES_HIGH, OUTBOX_SIZE_BYTES_LOW, OUTBOX_SIZE_BYTES_MAX
+from polymq.limits import OUTBOX_SIZE_BYTES_HIGH, OUTBOX_SIZE_BYTES_LOW
 from polymq.server.connection import Connection, ConnectionState, PumpTimer
+from polymq.server.courier import CourierMeans, LiveCourier
+from polymq.server.crew import send_views
 from polymq.server.intake import ENDED, InputTooLarge, Intake
 from polymq.server.settings import PumpSettings
 from polymq.server.timers import Alarm, Timers
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from polymq.core.ports import Clock, Listener
     from polymq.gateways.contract import Gateway, Peer
     from polymq.gateways.effects import Effect
+    from polymq.server.crew import Crew, Job
     from polymq.server.ports import Broker, Outside, Store, Stream, Watcher
     from polymq.wire.layers import Layer, LayerStack
 
@@ -51,7 +53,6 @@ __all__ = ["Pump"]
 
 _OPEN: Final = ConnectionState.OPEN
 _AT_ONCE: Final = 0  # a due time that is always past
-
 log = logging.getLogger(__name__)
 
 
@@ -66,8 +67,10 @@ class Pump:
         watcher: Watcher,
         *,
         settings: PumpSettings | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self._broker = broker
+        self._crew = crew
         self._store = store
         self._clock = clock
         self._watcher = watcher
@@ -78,12 +81,12 @@ class Pump:
         means = PumpMeans(self._call, self._soil, self._feed_again, self._set_timer, self._close, self._drop)
         self._upgrades = Upgrades(self._intake, self._pool, means, clock, timeout_ns=self._settings.handshake_timeout_ns)
         self._connections: dict[Gateway | Listener, Connection] = {}
+        self.courier = LiveCourier(self._connections, CourierMeans(self._apply, self._soil, self._flush, self._crash))
         self._timers: Timers[tuple[Connection, TimerName | PumpTimer] | Alarm] = Timers()
         self._stopping = False
         self._congested = False
         self.opened_count = 0
-        # Lists of connections that something is to be done for in this turn, or in the next.
-        self._dirty: list[Connection] = []
+        self._dirty: list[Connection] = []  # of those that something is to be done for, in this turn or in the next
         self._gated: list[Connection] = []
         self._again: list[Connection] = []
         self._unfolding = Unfolding(clock, self._unfold)
@@ -114,7 +117,7 @@ class Pump:
         """Read once, and let the gateway handle what came."""
         if connection.state is not _OPEN:
             self._linger(connection)
-        elif not connection.unfolding:  # else there is a piece of earlier input for each turn, before anything new
+        elif not connection.unfolding and not connection.resuming:  # else there is earlier input, before anything new
             self._read(connection)
 
     def _read(self, connection: Connection) -> None:
@@ -230,14 +233,7 @@ class Pump:
         """When `end_turn` is wanted although nothing is readable, monotonic; may be past; None: not by itself."""
         if self._dirty or self._again or self._unfolding or self._rung:
             return _AT_ONCE
-        due_ns = self._broker.due_ns()
-        other_ns = self._store.due_ns
-        if other_ns is not None and (due_ns is None or other_ns < due_ns):
-            due_ns = other_ns
-        other_ns = self._timers.due_ns()
-        if other_ns is not None and (due_ns is None or other_ns < due_ns):
-            due_ns = other_ns
-        return due_ns
+        return min([due for due in (self._broker.due_ns(), self._store.due_ns, self._timers.due_ns()) if due is not None], default=None)
 
     # The end
 
@@ -261,8 +257,9 @@ class Pump:
             self._intake.keep(connection, view, 0)
             return
         effects: list[Effect] = []
+        self.courier.begin(connection, effects)
         consumed = gateway.feed(view, effects)
-        assert 0 <= consumed <= len(view)
+        self.courier.end()
         self._intake.keep(connection, view, consumed)
         if effects:
             self._apply(connection, effects)
@@ -282,6 +279,7 @@ class Pump:
     def _feed_all_again(self) -> None:
         again, self._again = self._again, []
         for connection in again:
+            connection.resuming = False
             if connection.state is not _OPEN or connection.paused or connection.asking is not None:
                 continue
             view = self._intake.held(connection)
@@ -348,7 +346,7 @@ class Pump:
     def _apply_rare(self, connection: Connection, effect: Effect) -> None:
         match effect:
             case Close():
-                self._close(connection, effect.reason)
+                (self._drop if effect.at_once else self._close)(connection, effect.reason)
             case SetTimer():
                 self._set_timer(connection, effect.name, effect.due_ns)
             case Flush():
@@ -358,7 +356,7 @@ class Pump:
                 connection.paused = True
                 self._follow(connection)
             case Resume():
-                connection.paused = False
+                connection.paused, connection.resuming = False, True
                 self._feed_again(connection)
             case WantWritable():
                 connection.wants_writable = True
@@ -366,7 +364,7 @@ class Pump:
             case Ask():
                 self._ask(connection, effect)
             case Upgrade():
-                self._upgrades.begin(connection, effect.layer)
+                self._upgrades.begin(connection, effect.layer, effect.timeout_ns)
             case _:
                 raise AssertionError(f"unknown effect {effect!r}")
 
@@ -418,6 +416,7 @@ class Pump:
             elif name is PumpTimer.HANDSHAKE:
                 self._upgrades.time_out(connection)
             else:
+                connection.gateway.overdue = name is PumpTimer.WRITE
                 self._drop(connection, "the peer does not read" if name is PumpTimer.WRITE else "")
 
     def _wake(self) -> None:
@@ -442,9 +441,10 @@ class Pump:
     def _flush_all(self) -> None:
         """Write once per connection that may have something to write; what that brings about waits for the next time."""
         dirty, self._dirty = self._dirty, []
+        jobs = self._crew.send_large(dirty) if self._crew is not None and len(dirty) > 1 else {}
         for connection in dirty:
             connection.dirty = False
-            self._flush(connection)
+            self._flush(connection, jobs.get(connection))
 
     def _flush_publishers(self) -> None:
         """Write once to those whom no delivery of this turn can reach; the others' answers go out with their deliveries."""
@@ -462,8 +462,8 @@ class Pump:
             connection.dirty = True
             self._dirty.append(connection)
 
-    def _flush(self, connection: Connection) -> None:
-        """Write once; then see whether all is well with how much is left."""
+    def _flush(self, connection: Connection, job: Job | None = None) -> None:
+        """Write once, if `job` has not done so; then see whether all is well with how much is left."""
         if connection.state >= ConnectionState.LINGERING:
             return
         outbox = connection.outbox
@@ -472,20 +472,16 @@ class Pump:
                 if connection.encode_layers(connection.wire, self._clock):
                     self._soil(connection)  # it goes on in the next turn
                 outbox = connection.wire
-            start, limit = outbox.start, outbox.limit()
-            waiting = limit - start
+            waiting = outbox.ready_size_bytes
             if waiting and (waiting >= outbox.hold_below or connection.state is not _OPEN):
-                sent = connection.stream.send(memoryview(outbox.data)[start:limit])
+                sent = send_views(connection.stream, outbox.views()) if job is None else job.result()
                 outbox.sent(sent)
                 if sent < waiting or connection.unsent:
                     self._note_unsent(connection, unsent=sent < waiting, progress=True)
         except BlockingIOError:
             self._note_unsent(connection, unsent=True, progress=not connection.unsent)
-        except LayerFailed as error:
-            self._drop(connection, str(error))
-            return
-        except OSError as error:
-            self._drop(connection, error.strerror or str(error))
+        except (LayerFailed, OSError) as error:
+            self._drop(connection, getattr(error, "strerror", None) or str(error))
             return
         left = connection.waiting_size_bytes()
         if connection.state is _OPEN:
@@ -497,7 +493,8 @@ class Pump:
     def _note_unsent(self, connection: Connection, *, unsent: bool, progress: bool) -> None:
         if unsent:
             if progress:
-                timeout_ns = self._settings.write_timeout_ns if connection.state is _OPEN else self._settings.close_timeout_ns
+                own_ns = connection.gateway.write_timeout_ns or self._settings.write_timeout_ns
+                timeout_ns = own_ns if connection.state is _OPEN else self._settings.close_timeout_ns
                 self._timers.set((connection, PumpTimer.WRITE), self._clock.monotonic_ns() + timeout_ns)
         elif connection.unsent and connection.state is _OPEN:
             self._timers.cancel((connection, PumpTimer.WRITE))
@@ -507,7 +504,7 @@ class Pump:
 
     def _follow_output(self, connection: Connection, left: int) -> None:
         """Tell the gateway when too much waits, and when little does; stop reading who does not listen at all."""
-        flooded = left > OUTBOX_SIZE_BYTES_MAX
+        flooded = left > connection.gateway.unread_above
         if flooded is not connection.flooded:
             connection.flooded = flooded
             self._follow(connection)

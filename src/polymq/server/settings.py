@@ -28,6 +28,8 @@ class ShellSettings:
 
     spin: SpinSettings = field(default_factory=SpinSettings)
     connections_max: int = limits.CONNECTIONS_MAX
+    # Beyond these: so many for each step of a listener's `room`, see `Shell.listen`.
+    connections_spare: int = limits.CONNECTIONS_SPARE
     stop_timeout_ns: int = 5 * _SECOND_NS  # for connections to end when the server stops
     busy_ns: int = 2_000_000  # turns one after the other before the event loop gets its share
     backlog: int = 1024

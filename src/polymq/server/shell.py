@@ -18,6 +18,7 @@ import os
 import select
 import signal
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from polymq.server.network import SocketListener
     from polymq.server.pump import Pump
 
-__all__ = ["Poller", "Shell", "WakeUp"]
+__all__ = ["ROOM_KEPT", "ROOM_TO_REFUSE", "Poller", "Shell", "WakeUp"]
 
 _READABLE: Final = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 _WRITABLE: Final = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
@@ -41,6 +42,10 @@ _EVENTS_PER_POLL: Final = 1024
 _ACCEPTS_PER_EVENT: Final = 64
 # Looks between two offers of the processor to others while spinning: an offer costs as much as a look.
 _LOOKS_PER_OFFER: Final = 4
+# A listener's `room`: steps of `connections_spare` beyond the limit.
+ROOM_TO_REFUSE: Final = 1
+ROOM_KEPT: Final = 2
+_TELL_FULL_NS: Final = 60_000_000_000
 # Out of descriptors: try again when some may have become free.
 _ACCEPT_PAUSE_S: Final = 0.1
 # The event loop's timers have a resolution of a millisecond; anything shorter would be a busy loop.
@@ -119,6 +124,16 @@ class WakeUp:
         os.close(self._descriptor)
 
 
+@dataclass(slots=True, eq=False)
+class _Door:
+    """A listener, who handles what comes in there, and whether that is wanted at the moment."""
+
+    listener: SocketListener
+    factory: GatewayFactory
+    connections_max: int
+    watched: bool = False
+
+
 class Shell:
     """Runs a pump until it is told to stop."""
 
@@ -128,8 +143,8 @@ class Shell:
         self._wake_up = wake_up
         self._settings = settings or ShellSettings()
         self._policy = SpinPolicy(self._settings.spin)
-        self._listeners: list[tuple[SocketListener, GatewayFactory]] = []
-        self._accepting = False
+        self._doors: list[_Door] = []
+        self._told_full_ns: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ns = 0
@@ -140,9 +155,14 @@ class Shell:
         self._stop_at_ns: int | None = None
         self._stopped: asyncio.Event | None = None
 
-    def listen(self, listener: SocketListener, factory: GatewayFactory) -> None:
-        """Have connections that come in at `listener` handled by gateways that `factory` makes. Before `run`."""
-        self._listeners.append((listener, factory))
+    def listen(self, listener: SocketListener, factory: GatewayFactory, *, room: int = 0) -> None:
+        """Have connections that come in at `listener` handled by gateways that `factory` makes. Before `run`.
+
+        `room`: beyond the limit it takes more, to refuse them in words (ROOM_TO_REFUSE), or because whoever comes there
+        must not be kept out by clients (ROOM_KEPT).
+        """
+        settings = self._settings
+        self._doors.append(_Door(listener, factory, settings.connections_max + room * settings.connections_spare))
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT has been dealt with; the caller stops broker and store.
@@ -175,6 +195,29 @@ class Shell:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
+
+    def heed(self, number: signal.Signals, function: Callable[[], None]) -> None:
+        """Call a function on a signal, between two turns. To be called in the loop."""
+
+        def signalled() -> None:
+            function()
+            self._turn()
+            self._sleep()
+
+        asyncio.get_running_loop().add_signal_handler(number, signalled)
+
+    def close(self, listener: SocketListener) -> None:
+        """Take no more connections at one listener; the others go on."""
+        for door in self._doors:
+            if door.listener is listener:
+                self._stop_watching(door)
+                listener.close()
+                self._doors.remove(door)
+                return
+
+    def stop_soon(self) -> None:
+        """Stop, but not in the middle of a turn."""
+        asyncio.get_running_loop().call_soon(self.stop)
 
     def stop(self) -> None:
         """Take no more connections, ask those that there are to end; `run` returns when they have."""
@@ -290,50 +333,60 @@ class Shell:
 
     # Listeners
 
-    def _accept(self, listener: SocketListener, factory: GatewayFactory) -> None:
+    def _accept(self, door: _Door) -> None:
         for _ in range(_ACCEPTS_PER_EVENT):
-            if len(self._pump.connections) >= self._settings.connections_max:
-                log.warning("%d connections: the rest has to wait", self._settings.connections_max)
-                self._pause_accepting()
-                return
+            count = len(self._pump.connections)
+            if count >= self._settings.connections_max:
+                self._tell_full()
+                if count >= door.connections_max:
+                    self._pause_accepting(door)
+                    return
             try:
-                stream, peer = listener.accept()
+                stream, peer = door.listener.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     log.warning("cannot accept connections at the moment: %s", error.strerror)
-                    self._pause_accepting()
+                    self._pause_accepting(door)
                     return
                 continue  # that one connection was lost before it was taken
             try:
-                gateway = factory(peer)
+                gateway = door.factory(peer)
             except Exception:
                 log.exception("%s: a connection could not be taken", peer)
                 stream.close()
             else:
                 self._pump.open(stream, gateway, peer)
 
-    def _pause_accepting(self) -> None:
+    def _tell_full(self) -> None:
+        """Have it logged that there are too many, but not all the time that it lasts."""
+        now_ns = time.monotonic_ns()
+        if self._told_full_ns is None or now_ns - self._told_full_ns >= _TELL_FULL_NS:
+            self._told_full_ns = now_ns
+            text = "%d connections, as many as server.connections_max allows: more are refused (NATS clients) or have to wait (all others)"
+            log.warning(text, self._settings.connections_max)
+
+    def _pause_accepting(self, door: _Door) -> None:
         assert self._loop is not None
-        self._stop_watching_listeners()
+        self._stop_watching(door)
         self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
 
     def _accept_again(self) -> None:
-        if self._accepting or self._stop_at_ns is not None:
+        if self._stop_at_ns is not None:
             return
-        self._accepting = True
-        for listener, factory in self._listeners:
-            self._poller.add(listener.fileno(), partial(self._accept, listener, factory))
+        for door in self._doors:
+            if not door.watched:
+                door.watched = True
+                self._poller.add(door.listener.fileno(), partial(self._accept, door))
 
-    def _stop_watching_listeners(self) -> None:
-        if self._accepting:
-            self._accepting = False
-            for listener, _ in self._listeners:
-                self._poller.remove(listener.fileno())
+    def _stop_watching(self, door: _Door) -> None:
+        if door.watched:
+            door.watched = False
+            self._poller.remove(door.listener.fileno())
 
     def _stop_accepting(self) -> None:
-        self._stop_watching_listeners()
-        for listener, _ in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        for door in self._doors:
+            self._stop_watching(door)
+            door.listener.close()
+        self._doors.clear()

@@ -232,7 +232,9 @@ def take_over(folder: NsqdFolder, target: Target, told: Callable[[TakenTopic], N
                 told(taken)
             clean = True
         finally:
-            node.close(clean=clean)
+            problems = node.close(clean=clean)
+        if problems:
+            raise StoreFailed("; ".join(problems))
         target.finish()
     except BaseException:
         target.abandon()

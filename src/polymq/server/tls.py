@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from polymq.config_sections import NsqSettings
     from polymq.wire.tls import TlsContext
 
-__all__ = ["client_context", "http_requires_tls", "server_context", "tcp_requires_tls"]
+__all__ = ["client_context", "http_requires_tls", "no_password", "server_context", "tcp_requires_tls", "tls_reason"]
 
 _NO_POLICY: Final = "none"
 _ANY_CERTIFICATE: Final = "require"
@@ -47,7 +47,7 @@ def server_context(section: NsqSettings) -> TlsContext | None:
             return AnyCertificateContext(certificate, key, only_newest=section.tls_min_version == "tls1.3")
         return _context(section, certificate, key)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise ConfigError([f"nsq.tls_cert, nsq.tls_key, nsq.tls_root_ca_file: {_reason(error)}"]) from error
+        raise ConfigError([f"nsq.tls_cert, nsq.tls_key, nsq.tls_root_ca_file: {tls_reason(error)}"]) from error
 
 
 def client_context(section: NsqSettings) -> ssl.SSLContext:
@@ -56,14 +56,14 @@ def client_context(section: NsqSettings) -> ssl.SSLContext:
         roots = Path(section.tls_root_ca_file).expanduser() if section.tls_root_ca_file else None
         return ssl.create_default_context(cafile=roots)
     except (OSError, ValueError) as error:
-        raise ConfigError([f"nsq.tls_root_ca_file: {_reason(error, section.tls_root_ca_file)}"]) from error
+        raise ConfigError([f"nsq.tls_root_ca_file: {tls_reason(error, section.tls_root_ca_file)}"]) from error
 
 
 def _context(section: NsqSettings, certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if section.tls_min_version == "tls1.3" else ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.load_cert_chain(certificate, key, password=_no_password)
+    context.load_cert_chain(certificate, key, password=no_password)
     if section.tls_root_ca_file:
         context.load_verify_locations(Path(section.tls_root_ca_file).expanduser())
     if section.tls_client_auth_policy != _NO_POLICY:
@@ -73,12 +73,13 @@ def _context(section: NsqSettings, certificate: Path, key: Path) -> ssl.SSLConte
     return context
 
 
-def _no_password() -> str:
+def no_password() -> str:
     """Stand in for the prompt that OpenSSL would open on the terminal of a daemon."""
     raise ValueError("the key is encrypted, and there is nobody to ask for its password")
 
 
-def _reason(error: Exception, file: str = "a file") -> str:
+def tls_reason(error: Exception, file: str = "a file") -> str:
+    """Say what is wrong with a certificate, a key or roots."""
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
     if isinstance(error, OSError) and error.strerror:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.core.ports import Clock
+    from polymq.gateways.buffers import BufferPool
     from polymq.gateways.effects import Effect
-    from polymq.gateways.outbox import BufferPool
     from polymq.server.connection import Connection
     from polymq.server.intake import Intake
     from polymq.wire.layers import Layer
@@ -54,15 +54,15 @@ class Upgrades:
         self._clock = clock
         self._timeout_ns = timeout_ns
 
-    def begin(self, connection: Connection, layer: Layer) -> None:
-        """Put a layer around all input not consumed and all later output."""
+    def begin(self, connection: Connection, layer: Layer, timeout_ns: int | None = None) -> None:
+        """Put a layer around all input not consumed and all later output. `timeout_ns`: of its handshake; None: the usual one."""
         connection.outbox.mark(layer)
         if connection.wire is None:
             connection.wire = Outbox(self._pool)
         self._pump.soil(connection)
         if not layer.established:
             connection.upgrading = True
-            self._pump.set_timer(connection, PumpTimer.HANDSHAKE, self._clock.monotonic_ns() + self._timeout_ns)
+            self._pump.set_timer(connection, PumpTimer.HANDSHAKE, self._clock.monotonic_ns() + (timeout_ns or self._timeout_ns))
         try:
             self._intake.upgrade(connection, layer)
         except LayerFailed as error:

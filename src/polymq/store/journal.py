@@ -8,6 +8,7 @@ after which the older segments go.
 from __future__ import annotations
 
 import itertools
+import logging
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Journal"]
 
 _U32: Final = struct.Struct("<I")
+
+logger = logging.getLogger(__name__)
 
 
 class Journal:
@@ -289,6 +292,7 @@ class Journal:
         """Take no more entries: what is in the file behind the last synced frame is not known any more."""
         if not self.failed:
             self.failed = reason
+            logger.error("%s; nothing can be published, settled or created until a restart", reason)
         self.wants_snapshot = False
         self._writing = None
         for ticket in self.take_sync_tickets():

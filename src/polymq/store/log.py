@@ -7,6 +7,7 @@ written with one `pwrite` when the turn is committed. Reading is in `reader.py`,
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["Log"]
 
 _base_offset = attrgetter("base_offset")
+
+logger = logging.getLogger(__name__)
 # No batch is open: no protocol has this number.
 _NONE: Final = -1
 # Looking a member up in its enumeration costs more than using it.
@@ -451,6 +454,8 @@ class Log:
         """Take no more writes, for good. What is readable stays so."""
         if not self.failed:
             self.failed = reason
+            if not self.deleted:
+                logger.error("partition %d takes no more messages until a restart: %s", self.number, reason)
         self._batch_origin = _NONE
         self._staged = 0
         self._full.clear()

@@ -433,39 +433,41 @@ class Store:
             disk_is_full=volume.full,
         )
 
-    def close(self, *, clean: bool) -> None:
+    def close(self, *, clean: bool) -> bool:
         """Give the folder back. `clean`: sync everything and say so in the journal, so that the next start is quick.
 
-        No job may be left when the lock goes: it would write into a folder that may be somebody else's by then.
+        Returns whether it does say so: everything is on the disk. No job may be left when the lock goes: it would write into a folder that may be somebody else's by then.
         """
         self._unseen.clear()
         self._worker.drain()
+        well = False
         if clean:
             self.commit()
             self._worker.drain()
-            self._stop_clean()
+            well = self._stop_clean()
             for log in self._logs.values():
                 log.close()
             self.journal.chain.close()
             self._worker.drain()
         self._volume.close()
         self._volume.files.close()
+        return well
 
-    def _stop_clean(self) -> None:
-        """Sync everything and leave the mark, unless something is not well."""
+    def _stop_clean(self) -> bool:
+        """Sync everything and leave the mark, unless something is not well; tell whether it is there."""
         well = self._committer.sync_now()
         if not well or self.journal.failed or any(log.failed for log in self._logs.values()):
             # The next start looks at everything as after a crash.
             self.journal.flush()
             self._committer.sync_now()
-            return
+            return False
         for log in self._logs.values():
             point = log.point()
             if point != log.synced_point and point != self._points.get(log.number):
                 self.journal.append(encode_checkpoint(point))
         self.journal.append(CLEAN_STOP)
         self.journal.flush()
-        self._committer.sync_now()
+        return self._committer.sync_now() and not (self.journal.failed or self.journal.blocked)
 
 
 def _refuse_foreign(found: bytes, *, has_data: bool) -> None:

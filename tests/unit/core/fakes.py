@@ -66,6 +66,14 @@ class FakeReader:
     def seek(self, offset: int) -> None:
         self.offset = offset
 
+    def skip_origin(self, origin: int) -> int:
+        begun = self.offset
+        for at, base in [] if self.log.cold or self.log.failed else [(at, base) for base, _count, at in self.log.index]:
+            header = parse_header(memoryview(self.log.data), at)
+            if base == self.offset and header.origin == origin and base + header.count <= self.log.readable:
+                self.offset += header.count
+        return self.offset - begun
+
     def take(self, count_max: int, size_bytes_max: int) -> Slice | None:
         if self.log.cold:
             self.waiting = True
@@ -78,9 +86,11 @@ class FakeReader:
         at, base = next((at, base) for base, count, at in self.log.index if base <= self.offset < base + count)
         view = memoryview(bytes(self.log.data))
         header = parse_header(view, at)
-        position, left, time_ns = at + HEADER_SIZE_BYTES, header.count, header.base_time_ns
+        # As in the store, a reader that comes to a batch finds its header first.
+        position, left, time_ns = at, 0, 0
         limit = len(view)
         if self.offset > base:
+            position, left, time_ns = at + HEADER_SIZE_BYTES, header.count, header.base_time_ns
             _, position, left, time_ns = skip(view, position, left, time_ns, self.offset - base, limit, limit)
         count_max = min(count_max, self.log.readable - self.offset)
         count, end, _left, _time = skip(view, position, left, time_ns, count_max, size_bytes_max, limit)
@@ -115,6 +125,7 @@ class FakeLog:
         self.index: list[tuple[int, int, int]] = []
         self.ticket: FakeTicket | None = None
         self.retained: list[int] = []
+        self.ages: list[int] = []
 
     @property
     def notes(self) -> list[tuple[int, int, bytes]]:
@@ -197,6 +208,7 @@ class FakeLog:
 
     def retain(self, first_needed: int, *, now_ns: int, age_ns: int, size_bytes: int) -> None:
         self.retained.append(first_needed)
+        self.ages.append(age_ns)
 
 
 class FakeJournal:
@@ -311,8 +323,8 @@ class FakeStore:
     def health(self) -> list[str]:
         return []
 
-    def close(self, *, clean: bool) -> None:
-        pass
+    def close(self, *, clean: bool) -> bool:
+        return clean
 
 
 class Inbox:

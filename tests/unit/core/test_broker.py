@@ -20,6 +20,26 @@ def test_retention_keeps_what_some_group_needs(single: World) -> None:
     assert single.store.logs[0].retained[-1] == 10
 
 
+def test_what_nobody_consumes_stays_as_long_as_is_said(single: World) -> None:
+    single.publish("t", *[b"x"] * 10)
+    single.publish("u", b"x")
+    single.turn()
+    single.wait(1)
+    assert [log.retained for log in single.store.logs.values()] == [[], []]
+    single.broker.unclaimed_age_ns = lambda topic: 5 if topic.name == "t" else 0
+    single.wait(1)
+    assert [log.retained[-1:] for log in single.store.logs.values()] == [[10], []]
+    assert single.store.logs[0].ages == [5]
+    single.store.logs[0].start = 4
+    assert single.broker.catalogue.topics["", "t"].held == 6, "what is gone is not waiting for anybody"
+    consumer = single.consume("t", "g", 0)
+    single.wait(1)
+    assert single.store.logs[0].retained[-1] == 4, "what a group needs stays"
+    single.session.credit(consumer, 10)
+    single.turn()
+    assert len(inbox(consumer).bodies) == 6
+
+
 def test_the_store_looks_after_its_room_though_nothing_happens(single: World) -> None:
     for looks in range(1, 4):
         single.wait(1)

@@ -110,7 +110,7 @@ def test_encoded_records_keep_their_own_times(single: World) -> None:
     assert [(each.body, each.time_ns) for each in messages] == [(b"a", base - 500), (b"b", 7)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from((0, 0, LEFT_OUT, 1, 2, 9)), min_size=1, max_size=40), st.booleans(), st.integers(1, 7))
 def test_any_pattern_is_delivered_as_it_was_told(pattern: list[int], restart: bool, credit: int) -> None:
     world = World(1)

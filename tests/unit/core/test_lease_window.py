@@ -168,7 +168,7 @@ class Model:
         self.slots: dict[int, tuple[int, int, int]] = {}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 60), st.integers(1, 3)), max_size=80), st.sampled_from((1, 1 << 18)))
 def test_window_is_a_dictionary_of_slots(steps: list[tuple[int, int, int]], dense: int) -> None:
     window = LeaseWindow(PARTITION, 0, slots_dense=dense)

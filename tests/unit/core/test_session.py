@@ -71,8 +71,12 @@ def test_what_may_not_be_read_is_not_listed(single: World) -> None:
     single.turn()
     topics = single.broker.catalogue.topics
     guarded(single, (Action.READ, "open"))
-    single.broker.catalogue.topics.update(topics)
+    for topic in topics.values():
+        single.broker.catalogue.enter(topic)
     assert single.session.topic_names() == ["open"]
+    assert single.session.topic_page("", 1) == (["open"], "open")
+    assert single.session.topic_page("open", 1) == ([], "secret")
+    assert single.session.topic_page("open", 2) == ([], None)
     assert single.session.topic("secret") is None
     assert single.session.topic("open") is not None
 
@@ -96,6 +100,8 @@ def test_namespaces_do_not_see_each_other(single: World) -> None:
     single.turn()
     assert inbox(consumer).bodies == [b"mine"]
     assert other.topic_names() == single.session.topic_names() == ["t"]
+    single.publish("u", b"mine")
+    assert (other.topic_page("", 2), single.session.topic_page("", 2)) == ((["t"], None), (["t", "u"], "u"))
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256])

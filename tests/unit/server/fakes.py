@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from polymq.gateways.effects import Effect, TimerName
     from polymq.gateways.outbox import Outbox
     from polymq.server.connection import Connection
+    from polymq.server.crew import Crew
     from polymq.server.settings import PumpSettings
 
 PEER = Peer(host="192.0.2.1", port=40000, listener="here:1")
@@ -175,8 +176,9 @@ class Store:
         self.on_poll()
         return False
 
-    def close(self, *, clean: bool) -> None:
+    def close(self, *, clean: bool) -> bool:
         self.calls.append(f"close clean={clean}")
+        return clean
 
 
 class Watcher:
@@ -264,13 +266,14 @@ class World:
     """A pump with everything around it."""
 
     settings: PumpSettings | None = None
+    crew: Crew | None = None
     clock: Clock = field(default_factory=Clock)
     broker: Broker = field(default_factory=Broker)
     watcher: Watcher = field(default_factory=Watcher)
 
     def __post_init__(self) -> None:
         self.store = Store(self.broker.calls)
-        self.pump = Pump(self.broker, self.store, self.clock, self.watcher, settings=self.settings)  # type: ignore[arg-type]  # deliveries are simpler here
+        self.pump = Pump(self.broker, self.store, self.clock, self.watcher, settings=self.settings, crew=self.crew)  # type: ignore[arg-type]  # deliveries are simpler here
 
     def connect(self, gateway: Gateway | None = None) -> tuple[Stream, Gateway, Connection]:
         stream, gateway = Stream(), gateway or Gateway()

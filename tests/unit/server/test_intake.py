@@ -66,3 +66,13 @@ def test_lines_of_all_sizes_in_pieces_of_any_size(piece: int) -> None:
     while stream.incoming:
         world.pump.readable(connection)
     assert gateway.calls[1:] == lines
+
+
+@pytest.mark.parametrize(("bulky", "size"), [(False, limits.READ_BUFFER_SIZE_BYTES), (True, limits.READ_BULK_SIZE_BYTES)])
+def test_who_passes_on_much_is_read_in_larger_pieces(bulky: bool, size: int) -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.bulky = bulky
+    stream.incoming.append(b"x\n" * limits.READ_BULK_SIZE_BYTES)
+    world.pump.readable(connection)
+    assert stream.reads == [size]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from polymq.cli.nsqd_options import OPTIONS
-from polymq.config_sections import AccessSettings, NsqSettings, ServerSettings, Settings
+from polymq.config_sections import AccessSettings, NatsSettings, NsqSettings, ServerSettings, Settings
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
 from polymq.gateways.contract import Peer
@@ -381,3 +381,32 @@ def test_answers_are_counted_by_listener(mounted: Any) -> None:
         http.factory(Peer("127.0.0.1", 1)).feed(memoryview(f"GET {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode()), [])
     http.factory(Peer("127.0.0.1", 1)).feed(memoryview(b"nonsense\r\n\r\n"), [])
     assert (http.answers, https.answers) == ({200: 2, 400: 1, 404: 1}, {})
+
+
+@pytest.mark.parametrize(
+    "access", [AccessSettings(), AccessSettings(secret_hash=hashlib.sha256(b"s3cret").hexdigest(), http="login")], ids=["open", "guarded"]
+)
+def test_the_monitoring_pages_of_nats(tmp_path: Path, access: AccessSettings) -> None:
+    settings = Settings(
+        server=ServerSettings(data=tmp_path / "data", http=None),
+        nsq=nsq(tcp=None, http=None),
+        nats=NatsSettings(client=ANY_PORT, http=ANY_PORT),
+        access=access,
+    )
+    node = Node(settings)
+    mounts = mount_all(node, backlog=5)
+    try:
+        clients, pages = mounts
+        assert (clients.what, pages.what) == ("NATS", "NATS monitoring")
+        assert clients.house is not None
+        answered = answer(pages, "/varz")
+        assert answer(pages, "/healthz").endswith(b'{"status":"ok"}')
+        if access.http == "login":
+            assert answered.startswith(b"HTTP/1.1 401")
+        else:
+            assert f'"http_port": {pages.listener.address.rpartition(":")[2]},'.encode() in answered
+            assert pages.answers == {200: 2}
+    finally:
+        for each in mounts:
+            each.listener.close()
+        node.close()

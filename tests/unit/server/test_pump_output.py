@@ -71,6 +71,7 @@ def test_a_peer_that_takes_nothing_is_closed_at_the_write_deadline() -> None:
     world.pass_time(1)
     assert stream.closed()
     assert gateway.calls[-1] == "ended"
+    assert gateway.overdue, "it can say why"
     assert not world.pump.connections
 
 
@@ -84,6 +85,8 @@ def test_a_peer_that_reads_again_is_not_closed() -> None:
     world.pump.writable(connection)
     world.pass_time(1000)
     assert not stream.closed()
+    world.pump.abandon()
+    assert not gateway.overdue
 
 
 def test_the_gateway_learns_of_too_much_output_and_of_its_end() -> None:
@@ -116,6 +119,19 @@ def test_who_asks_and_does_not_listen_is_not_read() -> None:
     stream.room = 1 << 40
     world.pump.writable(connection)
     assert connection.watched == (True, False)
+
+
+def test_some_are_read_although_they_do_not_listen() -> None:
+    """Two servers that stopped reading each other would wait for each other."""
+    world = World()
+    stream, gateway, connection = world.connect()
+    gateway.unread_above = 2 * limits.OUTBOX_SIZE_BYTES_MAX
+    gateway.on_line = lambda _line, effects: effects.append(Send(bytes(limits.OUTBOX_SIZE_BYTES_MAX)))
+    stream.room = 0
+    world.send(connection, b"a\n", b"b\n")
+    assert connection.watched == (True, True)
+    world.send(connection, b"c\n")
+    assert connection.watched == (False, True)
 
 
 def test_output_is_held_back_on_request() -> None:

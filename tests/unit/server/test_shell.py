@@ -17,7 +17,7 @@ from polymq.gateways.effects import Send, SetTimer, TimerName
 from polymq.server.network import SocketListener
 from polymq.server.pump import Pump
 from polymq.server.settings import ShellSettings
-from polymq.server.shell import Poller, Shell, WakeUp
+from polymq.server.shell import ROOM_KEPT, ROOM_TO_REFUSE, Poller, Shell, WakeUp
 from polymq.server.spin import SpinSettings
 from tests.unit.server.fakes import Broker, Gateway, Store
 
@@ -179,7 +179,39 @@ def test_connections_beyond_the_limit_wait(tmp_path: Path, caplog: pytest.LogCap
         third[1].close()
 
     running.run(story)
-    assert "has to wait" in caplog.text
+    assert "have to wait" in caplog.text
+
+
+def test_some_listeners_have_room_beyond_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("polymq.server.shell._ACCEPT_PAUSE_S", 0.001)
+    running = Running(tmp_path, ShellSettings(connections_max=1, connections_spare=2))
+    factory = running.shell._doors[0].factory
+    for name, room in (("clients", ROOM_TO_REFUSE), ("pages", ROOM_KEPT)):
+        running.shell.listen(SocketListener(UnixAddress(str(tmp_path / name)), backlog=10), factory, room=room)
+
+    async def story() -> None:
+        served = [await running.connect()]
+        waiting = []
+        assert await ask(*served[0], b"x") == b"x\n"
+        for path, more in ((running.path, 0), (str(tmp_path / "clients"), 2), (str(tmp_path / "pages"), 2)):
+            for _ in range(more):
+                served.append(await asyncio.open_unix_connection(path))
+                assert await ask(*served[-1], b"x") == b"x\n"
+            waiting.append(pair := await asyncio.open_unix_connection(path))
+            pair[1].write(b"y\n")
+        for _ in range(20):
+            assert await ask(*served[0], b"x") == b"x\n"
+        assert len(running.pump.connections) == 5, "one, two more, two more again"
+        for _, writer in served:
+            writer.close()
+        for reader, writer in reversed(waiting):
+            assert await reader.readline() == b"y\n"
+            writer.close()
+
+    running.run(story)
+    assert len([record for record in caplog.records if "as many as server.connections_max allows" in record.getMessage()]) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -265,18 +297,14 @@ def test_a_bug_in_a_turn_ends_the_run(tmp_path: Path) -> None:
         running.run(story, stop=False)
 
 
-def test_a_connection_that_no_gateway_can_be_made_for_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_connection_that_no_gateway_can_be_made_for_is_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     running = Running(tmp_path)
 
     def bug(_peer: object) -> Gateway:
         raise ZeroDivisionError
 
     async def story() -> None:
-        monkeypatch.setattr(running.shell, "_listeners", [(running.shell._listeners[0][0], bug)])
-        running.shell._stop_watching_listeners()
-        running.shell._accept_again()
+        running.shell._doors[0].factory = bug
         reader, writer = await running.connect()
         assert await reader.read() == b""
         writer.close()
@@ -290,7 +318,7 @@ def test_accepting_pauses_when_there_are_no_descriptors(
 ) -> None:
     monkeypatch.setattr("polymq.server.shell._ACCEPT_PAUSE_S", 0.001)
     running = Running(tmp_path)
-    listener = running.shell._listeners[0][0]
+    listener = running.shell._doors[0].listener
     accept, errors = listener.accept, [OSError(errno.EMFILE, "too many open files"), OSError(errno.ECONNABORTED, "gone")]
 
     def failing() -> object:
@@ -307,3 +335,40 @@ def test_accepting_pauses_when_there_are_no_descriptors(
 
     running.run(story)
     assert "too many open files" in caplog.text
+
+
+def test_a_signal_is_heeded_between_turns(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    heard: list[str] = []
+
+    async def story() -> None:
+        running.shell.heed(signal.SIGUSR2, lambda: heard.append("signal"))
+        reader, writer = await running.connect()
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert await ask(reader, writer, b"x") == b"x\n"
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGUSR2)
+        writer.close()
+
+    running.run(story)
+    assert heard == ["signal"]
+
+
+def test_one_listener_is_closed_and_the_other_goes_on(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    other = SocketListener(UnixAddress(str(tmp_path / "other")), backlog=10)
+    running.shell.listen(other, running._gateway)
+
+    async def story() -> None:
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "other"))
+        running.shell.close(other)
+        running.shell.close(other)
+        with pytest.raises(OSError, match=r"."):
+            await asyncio.open_unix_connection(str(tmp_path / "other"))
+        assert await ask(reader, writer, b"still here") == b"still here\n"
+        writer.close()
+        reader, writer = await running.connect()
+        assert await ask(reader, writer, b"x") == b"x\n"
+        writer.close()
+        running.shell.stop_soon()
+
+    running.run(story, stop=False)

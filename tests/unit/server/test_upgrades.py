@@ -294,6 +294,16 @@ def test_a_handshake_that_never_comes_is_given_up(caplog: pytest.LogCaptureFixtu
     assert "i/o timeout" in caplog.text
 
 
+def test_a_handshake_may_have_its_own_time() -> None:
+    world, stream, gateway, connection = upgrading()
+    gateway.on_line = lambda _line, effects: effects.append(Upgrade(TlsLayer(server_context()), SECOND_NS))
+    world.send(connection, b"tls\n")
+    world.pass_time(SECOND_NS - 1)
+    assert stream.outgoing == b""
+    world.pass_time(1)
+    assert stream.outgoing == b"E_i/o timeout\n"
+
+
 def test_a_handshake_that_is_over_is_not_given_up() -> None:
     world, stream, _, connection = upgrading()
     world.send(connection, b"rot 1\n", Rot(1).send(b"hello\n"))

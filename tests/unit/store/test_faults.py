@@ -347,3 +347,28 @@ def test_readers_survive_a_shortage_of_descriptors() -> None:
     assert reader.waiting
     assert read_all(harness, log) == bodies(0, 10)
     assert not log.failed
+
+
+@pytest.mark.parametrize("where", ["partitions/0000001", "journal/"])
+def test_a_failed_sync_is_logged_once_and_the_end_is_not_said_to_be_clean(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness()
+    store = harness.open()
+    log = store.create_log(1, sync=False)
+    harness.settle()
+    harness.files.faults.append(DiskFault("sync", path=where))
+    harness.publish(log, bodies(0, 3))
+    harness.settle()
+    assert harness.files.faults == []
+    problems = [record.getMessage() for record in caplog.records if record.name.startswith("polymq.store")]
+    assert sum("cannot be synced" in problem for problem in problems) == 1, problems
+    assert not store.close(clean=True)
+
+
+def test_a_store_that_is_well_says_so_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness()
+    store = harness.open()
+    harness.publish(store.create_log(1, sync=False), bodies(0, 3))
+    store.create_log(2, sync=False)
+    store.delete_log(2)
+    assert store.close(clean=True)
+    assert not caplog.records

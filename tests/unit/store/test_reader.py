@@ -57,6 +57,37 @@ def test_hot_records_are_shown_where_they_lie() -> None:
     assert piece.view is harness.store._logs[1].chain.segments[0].view
 
 
+@pytest.mark.parametrize("hot_size_bytes", [0, 3000, 1 << 30])
+@pytest.mark.parametrize("evicted", [False, True])
+def test_batches_of_an_origin_are_skipped_up_to_the_next_other_one(hot_size_bytes: int, evicted: bool) -> None:
+    harness = Harness(hot_size_bytes=hot_size_bytes)
+    log = harness.open().create_log(1, sync=False)
+    for first in range(0, 200, 4):
+        log.append(MessageBatch.of(bodies(first, 4, 60)), now_ns=1, origin=7 if first % 100 < 80 else 8)
+        harness.turn()
+    reader = log.reader(0)
+    if evicted:
+        harness.files.evict()
+    shown: list[bytes] = []
+    skipped = 0
+    while reader.offset < log.readable:
+        while count := reader.skip_origin(7):
+            skipped += count
+        piece = reader.take(4, 1 << 20)
+        harness.turn()
+        if piece is not None:
+            messages = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, piece.count, piece.end)
+            shown += [message.body for message in messages]
+    assert shown == bodies(80, 20, 60) + bodies(180, 20, 60)
+    assert skipped == 160
+    assert reader.skip_origin(7) == 0
+    log.append(MessageBatch.of([b"staged"]), now_ns=1, origin=7)
+    assert reader.skip_origin(7) == 0
+    harness.turn()
+    assert reader.skip_origin(7) == 1
+    assert not log.failed
+
+
 def test_a_reader_at_the_end_does_not_wait_and_goes_on_later() -> None:
     harness = filled(8)
     log = harness.store._logs[1]

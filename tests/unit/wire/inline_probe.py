@@ -5,7 +5,20 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from polymq.wire.inline import copy, load_i64, load_u32, load_u32_be, store_i64, store_i64_be, store_u32, store_u32_be
+    from polymq.wire.inline import (
+        bytes_at,
+        copy,
+        equal_bytes,
+        find_blank,
+        hash_bytes,
+        load_i64,
+        load_u32,
+        load_u32_be,
+        store_i64,
+        store_i64_be,
+        store_u32,
+        store_u32_be,
+    )
 
 
 def run_copy(
@@ -44,3 +57,19 @@ def run_store_i64(target: cython.uchar[::1], at: cython.Py_ssize_t, value: cytho
 
 def run_store_i64_be(target: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong):
     store_i64_be(target, at, value)
+
+
+def run_find_blank(source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
+    return find_blank(source, at, end)
+
+
+def run_hash_bytes(source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t):
+    return hash_bytes(source, at, size)
+
+
+def run_equal_bytes(text: bytes, source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t):
+    return bool(equal_bytes(text, source, at, size))
+
+
+def run_bytes_at(source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t):
+    return bytes_at(source, at, size)

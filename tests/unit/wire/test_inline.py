@@ -86,3 +86,49 @@ def test_copies_agree(probe: ModuleType, source: bytes, target: bytes, data: st.
         changed = bytearray(target)
         copy(changed, at, source, start, size)
         assert changed == expected
+
+
+words = st.lists(
+    st.one_of(st.binary(max_size=20), st.sampled_from([b" ", b"!", b"\x7f\x80\xa0\xa1\xff" * 5, b"a" * 30, b"\0"])), max_size=5
+).map(b"".join)
+
+
+@given(source=words, data=st.data())
+def test_blanks_are_found(probe: ModuleType, source: bytes, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(source)))
+    end = data.draw(st.integers(at, len(source)))
+    expected = next((place for place in range(at, end) if source[place] <= 32), end)
+    assert inline.find_blank(source, at, end) == expected
+    assert inline.find_blank(memoryview(source), at, end) == expected
+    assert probe.run_find_blank(source, at, end) == expected
+
+
+@given(source=st.binary(max_size=60), data=st.data())
+def test_hashes_agree_and_know_nothing_of_what_is_around(probe: ModuleType, source: bytes, data: st.DataObject) -> None:
+    size = data.draw(st.integers(0, len(source)))
+    at = data.draw(st.integers(0, len(source) - size))
+    code = inline.hash_bytes(source, at, size)
+    assert 0 <= code < 1 << 32
+    assert probe.run_hash_bytes(source, at, size) == code
+    assert inline.hash_bytes(source[at : at + size], 0, size) == code
+
+
+@pytest.mark.parametrize(
+    "pattern", [b"%d", b"often.%d", b"a.%d.b", b"sensors.north.%d", b"_REPLY.long-name-of-a-client.%08d", b"%08d.x.y.z.w"]
+)
+def test_names_that_differ_in_a_few_places_spread_over_a_table(probe: ModuleType, pattern: bytes) -> None:
+    names = [pattern % number for number in range(4096)]
+    for mask, expected in ((0xFFF, 4096 * 0.632), (0xFFF << 20, 4096 * 0.632)):
+        used = {probe.run_hash_bytes(name, 0, len(name)) & mask for name in names}
+        assert expected * 0.93 < len(used)
+
+
+@given(text=st.binary(max_size=20), source=st.binary(max_size=40), data=st.data())
+def test_comparisons_and_copies_out_agree(probe: ModuleType, text: bytes, source: bytes, data: st.DataObject) -> None:
+    size = data.draw(st.integers(0, len(source)))
+    at = data.draw(st.integers(0, len(source) - size))
+    piece = source[at : at + size]
+    for equal, copy_out in ((inline.equal_bytes, inline.bytes_at), (probe.run_equal_bytes, probe.run_bytes_at)):
+        assert copy_out(memoryview(source), at, size) == piece
+        for one in (text, piece, piece[:-1] + b"x"):
+            assert equal(one, memoryview(source), at, size) == (one == piece)

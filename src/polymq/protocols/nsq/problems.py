@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from polymq.protocols.nsq.states import Command
+from polymq.wire.go_quote import quote
 
 __all__ = [
     "AUTH_DISABLED",
@@ -32,7 +33,6 @@ __all__ = [
     "not_in_flight",
     "not_owned",
     "publish_failed",
-    "quote",
     "ready_out_of_range",
     "tls_required",
     "too_big",
@@ -60,40 +60,6 @@ AUTH_FAILED: Final = b"E_AUTH_FAILED AUTH failed"
 COMPRESSION_CONFLICT: Final = b"E_IDENTIFY_FAILED cannot enable both deflate and snappy compression"
 
 _MESSAGE_COMMANDS: Final = frozenset({Command.PUB, Command.DPUB})  # their body is one message
-
-_QUOTED: Final = {
-    0x07: "\\a",
-    0x08: "\\b",
-    0x09: "\\t",
-    0x0A: "\\n",
-    0x0B: "\\v",
-    0x0C: "\\f",
-    0x0D: "\\r",
-    0x22: '\\"',
-    0x5C: "\\\\",
-}
-
-
-def quote(raw: bytes) -> bytes:
-    r"""Put a name in quotes as Go's %q does.
-
-    Printable characters stay; quotes and backslashes are escaped; bytes that are not UTF-8 become \x and two digits.
-    Source: Go, strconv.Quote.
-    """
-    return b'"' + "".join(map(_quote_character, raw.decode("utf-8", "surrogateescape"))).encode() + b'"'
-
-
-def _quote_character(character: str) -> str:
-    code = ord(character)
-    if code in _QUOTED:
-        return _QUOTED[code]
-    if character.isprintable():
-        return character
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not part of any character
-        return f"\\x{code - 0xDC00:02x}"
-    if code < 0x20 or code == 0x7F:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def invalid_command(name: bytes) -> bytes:

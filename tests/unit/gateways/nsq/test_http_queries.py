@@ -32,7 +32,7 @@ QUERIES = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), TEXTS, m
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(query=QUERIES, there=st.booleans())
 def test_any_query_is_answered(method: str, path: str, query: dict[str, str], there: bool) -> None:
     world = NsqWorld(partitions=2)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from polymq import limits
 from polymq.core.settings import CoreSettings
+from polymq.gateways.buffers import BufferPool
 from polymq.gateways.effects import SendAfter
 from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.nsq.http_streaming import line
-from polymq.gateways.outbox import BufferPool, Outbox
+from polymq.gateways.outbox import Outbox
 from polymq.protocols.nsq.settings import NsqSettings
 from polymq.wire.batch import Message
 from polymq.wire.tickets import TicketState

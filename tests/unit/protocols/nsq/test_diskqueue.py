@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from polymq import limits
@@ -187,7 +187,6 @@ def test_many_messages_make_everything_grow(build: ModuleType) -> None:
 QUEUE = st.lists(st.tuples(st.integers(0, 30), st.sampled_from((0, 0, 1, 7, 65535))), max_size=25)
 
 
-@settings(deadline=None)
 @given(st.lists(QUEUE, max_size=4))
 def test_nothing_is_lost_nothing_added_and_the_builds_agree(queues: list[list[tuple[int, int]]]) -> None:
     stored = [[message(number, attempts) for number, attempts in queue] for queue in queues]

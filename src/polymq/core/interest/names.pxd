@@ -1,0 +1,1 @@
+cpdef bint matches(bytes pattern, bytes name) noexcept

@@ -1,0 +1,1 @@
+"""NATS: clients (`client.py`) and what all of their connections share (`house.py`)."""

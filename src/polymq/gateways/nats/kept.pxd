@@ -1,0 +1,1 @@
+from polymq.wire.inline cimport equal_bytes

@@ -1,0 +1,1 @@
+from polymq.wire.inline cimport bytes_at, copy, equal_bytes

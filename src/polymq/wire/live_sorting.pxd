@@ -1,0 +1,1 @@
+# The class says its types itself: nobody takes it from here.
