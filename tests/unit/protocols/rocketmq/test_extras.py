@@ -29,7 +29,7 @@ def test_properties_mean_the_same_when_they_are_kept(raw: str, ended: bool) -> N
     for module in (extras, plain):
         keeper = module.Keeper(b"\x7f\0\0\1", 5, "C")
         room = bytearray(data) + bytearray(keeper.overhead)
-        end = keeper.keep_properties(room, 0, len(data))
+        end = keeper.keep_properties(room, 0, len(data), True)
         results.append((end, bytes(room[: max(0, end)]), keeper.tags_code))
     assert results[0] == results[1]
     end, kept, tags_code = results[0]
@@ -45,7 +45,7 @@ def test_the_fixed_part(host: bytes) -> None:
     for module in (extras, plain):
         keeper = module.Keeper(host, 65535, "C")
         room = bytearray(100)
-        end = keeper.keep_properties(room, 3 + keeper.properties_at, 3 + keeper.properties_at)
+        end = keeper.keep_properties(room, 3 + keeper.properties_at, 3 + keeper.properties_at, True)
         keeper.write_fixed(room, 3, -1, 0x7FFFFF0F, -5, 2**31 - 1, 0x7FFFFFFF)
         expected = Extra(-1, 0x7FFFFF0F, -5, host, 65535, 2**31 - 1, 0, 0, 0x7FFFFFFF, b"CLUSTER\x01C")
         assert bytes(room[3:end]) == make_extra(expected)
