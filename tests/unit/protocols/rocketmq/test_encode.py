@@ -108,7 +108,7 @@ def test_a_later_run_of_a_feed_is_sorted_from_its_first_row_on() -> None:
     sends = events[2]
     assert isinstance(sends, Sends)
     order, groups = encode.by_queue(sends)
-    assert list(order) == [1, 2]
+    assert list(order[:2]) == [1, 2]
     assert groups == [(0, 2, 0, 1), (0, 0, 1, 1)]
 
 
