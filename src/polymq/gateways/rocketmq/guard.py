@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.access import STRANGER, Action, Permission, Principal
 from polymq.core.patterns import EVERYTHING
 from polymq.gateways.rocketmq.answers import Answer
-from polymq.protocols.rocketmq.acl import check
+from polymq.protocols.rocketmq.acl import is_signed_with
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, group_of, retry_topic, to_topic
 from polymq.rocketmq_limits import KEYS_PER_CONNECTION_MAX
@@ -51,6 +51,7 @@ _OF_ADMINISTRATORS: Final = frozenset(
 )
 # Where a broker is: RocketMQ's name server tells everybody.
 _OF_EVERYBODY: Final = frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO})
+_UNSIGNED: Final = "_UNIQUE_KEY_QUERY"
 _ACL_EXCEPTION: Final = "org.apache.rocketmq.acl.common.AclException: "
 
 
@@ -161,7 +162,7 @@ class AclGuard:
         account, principal = found
         if account.white(client.peer.remote_host):
             return self._enter(client, ANYTHING)
-        if not check(account.secret_key, request.ext, request.body):
+        if not _is_signed(account, request):
             return _no(f"Check signature failed for accessKey={key}")
         problem = _problem(account, request)
         return _no(problem) if problem else self._enter(client, principal)
@@ -185,6 +186,16 @@ class AclGuard:
             session = sessions[principal] = client.house.broker.session(principal)
         client.session = session
         return None
+
+
+def _is_signed(account: Account, request: Request) -> bool:
+    """Say whether a request is signed with an account's secret. Who asks by key marks that by a field that may not be signed."""
+    if is_signed_with(account.secret_key, request.ext, request.body):
+        return True
+    if _UNSIGNED not in request.ext:
+        return False
+    ext = {name: value for name, value in request.ext.items() if name != _UNSIGNED}
+    return is_signed_with(account.secret_key, ext, request.body)
 
 
 def _no(text: str) -> Answer:

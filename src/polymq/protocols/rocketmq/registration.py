@@ -180,12 +180,12 @@ def _spelled(text: str) -> TopicConfig | None:
     return _checked(fields[0], _integer(fields[1]), _integer(fields[2]), _integer(fields[3]), 0)
 
 
-def write_registration(topics: Iterable[tuple[str, int]], version: DataVersion) -> bytes:
-    """Write the body of 103, for (topic, queues): compact JSON. Names are legal ones, so nothing in them needs quoting."""
+def write_registration(topics: Iterable[TopicConfig], version: DataVersion) -> bytes:
+    """Write the body of 103: compact JSON. Names are legal ones, so nothing in them needs quoting."""
     table = ",".join(
-        f'"{name}":{{"order":false,"perm":6,"readQueueNums":{queues},"topicFilterType":"SINGLE_TAG",'
-        f'"topicName":"{name}","topicSysFlag":0,"writeQueueNums":{queues}}}'
-        for name, queues in topics
+        f'"{topic.name}":{{"order":false,"perm":{topic.perm},"readQueueNums":{topic.read_queues},"topicFilterType":"SINGLE_TAG",'
+        f'"topicName":"{topic.name}","topicSysFlag":{topic.sys_flag},"writeQueueNums":{topic.write_queues}}}'
+        for topic in topics
     )
     shown = orjson.dumps(version.fields()).decode()
     text = f'{{"filterServerList":[],"topicConfigSerializeWrapper":{{"dataVersion":{shown},"topicConfigTable":{{{table}}}}}}}'
