@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from polymq.core.group import Group
     from polymq.core.interest.targets import Entry, Target
     from polymq.core.policies import GroupPolicy, TopicPolicy
-    from polymq.core.ports import Listener, Log, Ticket
+    from polymq.core.ports import Listener, Ticket
     from polymq.core.topic import Topic
     from polymq.core.views import DeferredView, PeekedView, PeerView, ProducerView, ScheduledView, TopicView
     from polymq.wire.live import LiveBatch

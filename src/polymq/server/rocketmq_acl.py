@@ -1,15 +1,15 @@
-"""Who may do what in RocketMQ: a file in the form of its plain_acl.yml, read into what `gateways/rocketmq/guard.py` asks.
+"""Who may do what in RocketMQ: a file in the form of its plain_acl.yml, read into what `gateways/rocketmq/gate.py` asks.
 
-    globalWhiteRemoteAddresses: [10.10.103.*]      # need no key
-    accounts:
-    - accessKey: orders-service
-      secretKey: 0123456789abcdef
-      whiteRemoteAddress:                          # needs no signature, with this key
-      admin: false
-      defaultTopicPerm: DENY                       # DENY, PUB, SUB, PUB|SUB
-      defaultGroupPerm: SUB
-      topicPerms: [orders=PUB|SUB]
-      groupPerms: [billing=DENY]
+globalWhiteRemoteAddresses: [10.10.103.*]      # need no key
+accounts:
+- accessKey: orders-service
+  secretKey: 0123456789abcdef
+  whiteRemoteAddress:                          # needs no signature, with this key
+  admin: false
+  defaultTopicPerm: DENY                       # DENY, PUB, SUB, PUB|SUB
+  defaultGroupPerm: SUB
+  topicPerms: [orders=PUB|SUB]
+  groupPerms: [billing=DENY]
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import ConfigError
-from polymq.gateways.rocketmq.guard import PUB, SUB, Account, AclGuard, Rights
+from polymq.gateways.rocketmq.gate import PUB, SUB, Account, AclGate, Rights
 from polymq.protocols.rocketmq.names import is_valid_topic
 from polymq.server.yaml_lists import YamlProblem, read_yaml
 
 if TYPE_CHECKING:
     from polymq.server.yaml_lists import Tree
 
-__all__ = ["Addresses", "make_guard", "parse_acl"]
+__all__ = ["Addresses", "make_gate", "parse_acl"]
 
 _SETTING: Final = "rocketmq.acl_file"
 _TOP: Final = frozenset({"globalWhiteRemoteAddresses", "accounts"})
@@ -45,7 +45,7 @@ _OCTET: Final = re.compile(r"\*|(\d{1,3})(?:-(\d{1,3}))?|\{(\d{1,3}(?:,\d{1,3})*
 _COMMA_OUTSIDE: Final = re.compile(r",(?![^{]*\})")
 
 
-def make_guard(file: str) -> AclGuard | None:
+def make_gate(file: str) -> AclGate | None:
     """Read the file that the settings name; None: nobody has to sign anything. Raises ConfigError with every problem."""
     if not file:
         return None
@@ -57,7 +57,7 @@ def make_guard(file: str) -> AclGuard | None:
     accounts, white = parse_acl(text, problems)
     if problems:
         raise ConfigError([f"{_SETTING}: {file}: {problem}" for problem in problems])
-    return AclGuard(accounts, white.match)
+    return AclGate(accounts, white.match)
 
 
 def parse_acl(text: str, problems: list[str]) -> tuple[dict[str, Account], Addresses]:
@@ -94,7 +94,11 @@ def _account(entry: Tree, problems: list[str]) -> Account | None:
         problems.append("an account needs an accessKey and a secretKey")
         return None
     found: list[str] = []
-    found += [f"{name} has fewer than {_KEY_SIZE_MIN} characters" for name, text in (("accessKey", key), ("secretKey", secret)) if len(text) < _KEY_SIZE_MIN]
+    found += [
+        f"{name} has fewer than {_KEY_SIZE_MIN} characters"
+        for name, text in (("accessKey", key), ("secretKey", secret))
+        if len(text) < _KEY_SIZE_MIN
+    ]
     found += [f"there is no {name}; there are {', '.join(sorted(_FIELDS))}" for name in entry if name not in _FIELDS]
     admin = _TRUTHS.get(str(entry.get("admin") or "false").lower())
     if admin is None:

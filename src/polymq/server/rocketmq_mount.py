@@ -23,7 +23,7 @@ from polymq.protocols.rocketmq.names import AUTO_CREATE_TOPIC, is_valid_topic
 from polymq.protocols.rocketmq.registration import TopicConfig
 from polymq.protocols.rocketmq.settings import RocketmqSettings
 from polymq.server.nats_cluster import own_addresses
-from polymq.server.rocketmq_acl import make_guard
+from polymq.server.rocketmq_acl import make_gate
 from polymq.server.rocketmq_names import NameServers, parse_name_servers
 from polymq.server.tls import no_password, tls_reason
 from polymq.wire.tls import TlsLayer
@@ -67,7 +67,7 @@ def make_parts(node: Node, bound: Mapping[str, Address]) -> RocketmqParts:
     """Make the broker that clients see, and have it told to name servers; `bound` is what was opened, by role. Raises ConfigError."""
     section = node.settings.rocketmq
     delays = _delays(section)
-    guard = make_guard(section.acl_file)
+    gate = make_gate(section.acl_file)
     layer = make_tls(section)
     addresses = parse_name_servers(section.name_servers)
     facts = make_facts(node, bound)
@@ -77,17 +77,19 @@ def make_parts(node: Node, bound: Mapping[str, Address]) -> RocketmqParts:
     # Chooses queues, nothing secret.
     house = House(node.broker, node.clock, random.Random(), settings, facts)  # noqa: S311
     house.delays = delays
-    house.guard = guard
-    if guard is not None and not layer:
+    house.gate = gate
+    house.auto_create_topics = section.auto_create_topics
+    house.auto_create_on_route = section.auto_create_topics and section.auto_create_on_route
+    house.make_tls, house.tls_required = layer, section.tls_required
+    if gate is not None and layer is None:
         log.info("RocketMQ: requests are signed, but what they say can be read on the way: rocketmq.tls_cert encrypts it")
     _tell_vip(bound)
     _register_statistics(node, house)
     if addresses:
         _register_at(node, house, settings, addresses, bound)
-    make_gateway = partial(RocketmqDoor, house, make_tls=layer, tls_required=section.tls_required)
 
     def factory(peer: Peer) -> Gateway:
-        return make_gateway(peer, own_host=_own_host(peer, bound))
+        return RocketmqDoor(house, peer, own_host=_own_host(peer, bound))
 
     return RocketmqParts(house, factory)
 
@@ -115,12 +117,10 @@ def make_facts(node: Node, bound: Mapping[str, Address]) -> Facts:
     return Facts(
         cluster=section.cluster_name,
         broker_name=name,
-        host=_number_of(told) if told else "",
+        host=told,
         port=section.advertised_port or _port(bound),
+        store_host=ipaddress.IPv4Address(_number_of(told)).packed if told else b"",
         queues=section.default_queues,
-        auto_create=section.auto_create_topics,
-        auto_create_on_route=section.auto_create_topics and section.auto_create_on_route,
-        told_host=told,
     )
 
 
@@ -136,7 +136,7 @@ def _number_of(host: str) -> str:
     except ValueError:
         pass
     else:
-        return host if found.version == ipaddress.IPV4LENGTH // 8 else own_addresses()[0]
+        return host if isinstance(found, ipaddress.IPv4Address) else own_addresses()[0]
     try:
         return str(socket.getaddrinfo(host, None, family=socket.AF_INET, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:
@@ -173,7 +173,9 @@ def _reached(bound: Mapping[str, Address]) -> str:
 def _tell_vip(bound: Mapping[str, Address]) -> None:
     broker, vip = bound.get("broker"), bound.get("vip")
     if isinstance(broker, TcpAddress) and isinstance(vip, TcpAddress) and vip.port != broker.port - _VIP_DISTANCE:
-        log.warning("rocketmq.vip: clients look for it at the broker's port - 2, which is %d, not %d", broker.port - _VIP_DISTANCE, vip.port)
+        log.warning(
+            "rocketmq.vip: clients look for it at the broker's port - 2, which is %d, not %d", broker.port - _VIP_DISTANCE, vip.port
+        )
 
 
 def make_tls(section: config_sections.RocketmqSettings) -> Callable[[], TlsLayer] | None:
@@ -192,13 +194,15 @@ def make_tls(section: config_sections.RocketmqSettings) -> Callable[[], TlsLayer
     return partial(TlsLayer, context)
 
 
-def _register_at(node: Node, house: House, settings: RocketmqSettings, addresses: tuple[Address, ...], bound: Mapping[str, Address]) -> None:
+def _register_at(
+    node: Node, house: House, settings: RocketmqSettings, addresses: tuple[Address, ...], bound: Mapping[str, Address]
+) -> None:
     """Have other name servers told of this node."""
     facts = house.facts
     fixed = [TopicConfig(name, 1, 1) for name in (facts.cluster, facts.broker_name, f"{facts.cluster}_REPLY_TOPIC")]
-    if facts.auto_create:
+    if house.auto_create_topics:
         fixed.append(TopicConfig(AUTO_CREATE_TOPIC, facts.queues, facts.queues, _PERM_TEMPLATE))
-    address = format_address(TcpAddress(facts.told_host or _reached(bound), facts.port))
+    address = format_address(TcpAddress(facts.host or _reached(bound), facts.port))
     identity = NodeIdentity(facts.broker_name, facts.cluster, address, tuple(fixed))
     interval_ns = node.settings.rocketmq.register_interval_ns
     NameServers(node.dialer, node.pump, node.clock, node.broker, identity, settings, interval_ns=interval_ns).register_at(addresses)

@@ -1,4 +1,4 @@
-"""This node at the name servers that the settings name: one connection to each, made again whenever it is lost."""
+"""Which name servers know of this node that the settings name: one connection to each, made again whenever it is lost."""
 
 from __future__ import annotations
 

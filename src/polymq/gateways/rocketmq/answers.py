@@ -37,7 +37,7 @@ class Answer:
     ticket: Ticket | None = None
 
 
-class RequestProblem(Exception):  # noqa: N818 - it is no error of ours
+class RequestProblem(Exception):
     """A request cannot be carried out as it is: `answer` says so. Raised by handlers, and never leaves `client.py`."""
 
     def __init__(self, code: int, remark: str) -> None:

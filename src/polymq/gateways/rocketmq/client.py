@@ -9,22 +9,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from polymq.errors import Refusal
 from polymq.gateways.contract import BaseGateway
-from polymq.gateways.effects import Close, Send, SendAfter
-from polymq.gateways.lifecycle import Liveness, Sign
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, refused
-from polymq.protocols.rocketmq.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from polymq.core.session import Session
     from polymq.gateways.contract import Peer
-    from polymq.gateways.effects import Effect, TimerName
     from polymq.gateways.rocketmq.answers import Handler
     from polymq.gateways.rocketmq.house import House
-    from polymq.protocols.rocketmq.events import Request
 
 __all__ = ["HANDLERS", "RocketmqClient"]
 

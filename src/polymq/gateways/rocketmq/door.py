@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.gateways.effects import Close, Upgrade
 from polymq.gateways.rocketmq.client import RocketmqClient
-from polymq.gateways.rocketmq.guard import AclGuard
+from polymq.gateways.rocketmq.gate import AclGate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from polymq.gateways.contract import Peer
     from polymq.gateways.effects import Effect
     from polymq.gateways.rocketmq.house import House
-    from polymq.wire.tls import TlsLayer
 
 __all__ = ["RocketmqDoor"]
 
@@ -28,31 +25,22 @@ log = logging.getLogger(__name__)
 
 
 class RocketmqDoor(RocketmqClient):
-    """The server's side of one connection. `make_tls` gives a layer for it; None: there is no TLS here."""
+    """The server's side of one connection."""
 
-    def __init__(
-        self,
-        house: House,
-        peer: Peer,
-        *,
-        own_host: str,
-        make_tls: Callable[[], TlsLayer] | None = None,
-        tls_required: bool = False,
-    ) -> None:
+    def __init__(self, house: House, peer: Peer, *, own_host: str) -> None:
         super().__init__(house, peer, own_host=own_host)
-        self._make_tls = make_tls
-        self._tls_required = tls_required
-        self._sniffs = make_tls is not None
+        self._sniffs = house.make_tls is not None
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Look at the first byte, then carry out what comes."""
         if self._sniffs:
             self._sniffs = False
-            assert self._make_tls is not None
+            make_tls = self.house.make_tls
+            assert make_tls is not None
             if view[0] == _TLS_FIRST_BYTE:
-                effects.append(Upgrade(self._make_tls()))
+                effects.append(Upgrade(make_tls()))
                 return 0
-            if self._tls_required:
+            if self.house.tls_required:
                 effects.append(Close("TLS is required here"))
                 return len(view)
         return super().feed(view, effects)
@@ -65,5 +53,5 @@ class RocketmqDoor(RocketmqClient):
         """Forget brokers that have registered by this connection, and everybody who has signed requests on it."""
         super().ended()
         self.house.registry.disconnected(self)
-        if isinstance(self.house.guard, AclGuard):
-            self.house.guard.departed(self)
+        if isinstance(self.house.gate, AclGate):
+            self.house.gate.departed(self)

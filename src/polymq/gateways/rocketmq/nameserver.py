@@ -16,7 +16,7 @@ from polymq.errors import Refusal
 from polymq.gateways.rocketmq.answers import Answer, RequestProblem, integer, required, truth
 from polymq.gateways.rocketmq.registry import MASTER, SILENCE_NS, BrokerEntry
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
-from polymq.protocols.rocketmq.names import AUTO_CREATE_TOPIC, NOT_TO_BE_SENT_TO, group_of, is_valid_topic, to_topic
+from polymq.protocols.rocketmq.names import AUTO_CREATE_TOPIC, NOT_TO_BE_SENT_TO, is_valid_topic, to_topic
 from polymq.protocols.rocketmq.registration import DataVersion, RegistrationProblem, parse_registration
 from polymq.rocketmq_limits import NAMED_SILENCE_NS_MAX, REGISTRATION_NAME_SIZE_MAX, TOPIC_LIST_MAX
 
@@ -33,9 +33,7 @@ __all__ = ["HANDLERS", "NO_ROUTE", "own_address"]
 _PERM: Final = 6
 _PERM_TEMPLATE: Final = 7
 # With the line that RocketMQ puts behind it.
-NO_ROUTE: Final = (
-    "No topic route info in name server for the topic: %s\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-)
+NO_ROUTE: Final = "No topic route info in name server for the topic: %s\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 _ADDRESS: Final = re.compile(r"[\[\]A-Za-z0-9._:-]{1,255}:[0-9]{1,5}")
 _NAME: Final = re.compile(r"[ -~]+")
 _NS_PER_MS: Final = 1_000_000
@@ -45,7 +43,7 @@ _CRC_MASK: Final = 0x7FFFFFFF
 def own_address(client: RocketmqClient) -> str:
     """Say where the peer of a connection finds this broker: as the settings say, or where it has come in."""
     facts = client.house.facts
-    host = facts.host or client.own_host
+    host = facts.host or client.peer.local_host or client.own_host
     return f"[{host}]:{facts.port}" if ":" in host else f"{host}:{facts.port}"
 
 
@@ -75,16 +73,16 @@ def _own_queues(client: RocketmqClient, topic: str, *, elsewhere: bool) -> tuple
     """Say how many queues this node has of a topic, and whether they were made just now."""
     house = client.house
     if topic == AUTO_CREATE_TOPIC:
-        return (house.facts.queues if house.facts.auto_create else 0), False
-    found = house.topics.queues(client.session, topic)
+        return (house.facts.queues if house.auto_create_topics else 0), False
+    found = house.topics.queues(client.session, topic) if is_valid_topic(topic) else 0
     if found is not None:
         return found, False
     if topic in _fixed_topics(client):
         return 1, False
-    if elsewhere or not house.facts.auto_create_on_route or not is_valid_topic(topic):
+    if elsewhere or not house.auto_create_on_route:
         return 0, False
     try:
-        return house.topics.ensure(client.session, topic, 1 if group_of(topic) else 0), True
+        return house.topics.ensure(client.session, topic), True
     except Refusal:
         return 0, False
 
@@ -106,7 +104,7 @@ def _queues(name: str, read: int, write: int, perm: int, sys_flag: int = 0) -> d
 # -- lists -----------------------------------------------------------------------------------------------------------
 
 
-def _clusters(client: RocketmqClient, request: Request) -> Answer:
+def _clusters(client: RocketmqClient, _request: Request) -> Answer:
     """106: every broker, by name and by cluster."""
     facts, registry = client.house.facts, client.house.registry
     table = {facts.broker_name: _broker(facts.broker_name, facts.cluster, {MASTER: own_address(client)})}
@@ -131,9 +129,9 @@ def _list_answer(names: Iterable[str]) -> Answer:
     return Answer(remark=remark, body=orjson.dumps({"topicList": shown}))
 
 
-def _topics(client: RocketmqClient, request: Request) -> Answer:
+def _topics(client: RocketmqClient, _request: Request) -> Answer:
     """206: every topic, here and elsewhere."""
-    template = [AUTO_CREATE_TOPIC] if client.house.facts.auto_create else []
+    template = [AUTO_CREATE_TOPIC] if client.house.auto_create_topics else []
     return _list_answer([*template, *_own_topics(client), *client.house.registry.some_topics(TOPIC_LIST_MAX + 1)])
 
 
@@ -144,7 +142,7 @@ def _topics_of_cluster(client: RocketmqClient, request: Request) -> Answer:
     return _list_answer([*own, *client.house.registry.some_topics(TOPIC_LIST_MAX + 1, cluster)])
 
 
-def _system_topics(client: RocketmqClient, request: Request) -> Answer:
+def _system_topics(client: RocketmqClient, _request: Request) -> Answer:
     """304: topics that come of themselves with clusters and brokers."""
     facts = client.house.facts
     names = dict.fromkeys((facts.cluster, facts.broker_name))
@@ -240,13 +238,13 @@ def _delete_topic(client: RocketmqClient, request: Request) -> Answer:
 # -- configuration that nobody has put there -------------------------------------------------------------------------
 
 
-def _no_value(client: RocketmqClient, request: Request) -> Answer:
+def _no_value(_client: RocketmqClient, request: Request) -> Answer:
     """101: there are no values."""
     namespace, key = required(request, "namespace"), required(request, "key")
     return Answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
 
 
-def _no_values(client: RocketmqClient, request: Request) -> Answer:
+def _no_values(_client: RocketmqClient, request: Request) -> Answer:
     """219: there are no values."""
     return Answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {required(request, 'namespace')}")
 

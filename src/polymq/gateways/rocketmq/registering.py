@@ -1,4 +1,4 @@
-"""This node at another name server, RocketMQ's or polymq's: told at once what topics are new, and of everything from time to time.
+"""Telling another name server of this node, RocketMQ's or polymq's: told at once what topics are new, and of everything from time to time.
 
 `OwnTopics` is what all name servers are told; a `RegisteringGateway` is the connection to one of them. One request waits for its
 answer at a time, so a name server that hangs costs nothing; what comes meanwhile goes together. Who dials again is in
@@ -155,7 +155,7 @@ def _configs(queues: dict[str, int]) -> list[TopicConfig]:
 
 
 class RegisteringGateway(BaseGateway):
-    """This node's side of one connection to a name server."""
+    """The node's side of one connection to a name server."""
 
     def __init__(self, own: OwnTopics, settings: RocketmqSettings, keeper: Keeper, clock: Clock, *, interval_ns: int) -> None:
         self._own = own

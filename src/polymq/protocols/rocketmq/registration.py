@@ -33,7 +33,7 @@ _PERM_MAX: Final = 15
 _FIELDS_MIN: Final = 4
 
 
-class RegistrationProblem(Exception):  # noqa: N818 - it is no error of ours
+class RegistrationProblem(Exception):
     """The body is not what it should be. Says how."""
 
 
@@ -73,7 +73,7 @@ class Registration:
     """What was registered. `skipped`: so many topics could not be read."""
 
     topics: tuple[TopicConfig, ...] = ()
-    version: DataVersion = DataVersion()  # noqa: RUF009 - frozen
+    version: DataVersion = DataVersion()
     skipped: int = 0
 
 
@@ -128,7 +128,7 @@ def _checked(name: str, read: int, write: int, perm: int, sys_flag: int) -> Topi
 
 def _integer(value: object) -> int:
     """Take a number, also one that is written as text; what is none is 0."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:  # noqa: PLR2004 - digits of 63 bits
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)
     return value if isinstance(value, int) and -1 <= value <= _INTEGER_MAX else 0
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.protocols.rocketmq.events import Request
 
-__all__ = ["ANYTHING", "Account", "AclGuard", "Rights"]
+__all__ = ["ANYTHING", "Account", "AclGate", "Rights"]
 
 PUB: Final = 1
 SUB: Final = 2
@@ -138,7 +138,7 @@ class _Groups:
         return bool(self.rights.of(name) & SUB)
 
 
-class AclGuard:
+class AclGate:
     """Looks at every request before it is carried out, and gives it the session of who has signed it."""
 
     def __init__(self, accounts: Mapping[str, Account], white: Callable[[str], bool]) -> None:
@@ -147,7 +147,7 @@ class AclGuard:
         self._white = white
         self._sessions: dict[RocketmqClient, dict[Principal, Session]] = {}
 
-    def __call__(self, client: RocketmqClient, request: Request) -> Answer | None:
+    def admit(self, client: RocketmqClient, request: Request) -> Answer | None:
         """Let a request pass, or say why not."""
         if self._white(client.peer.remote_host):
             return self._enter(client, ANYTHING)
