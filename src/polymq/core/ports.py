@@ -79,6 +79,9 @@ class Log(Protocol):
         """What `records.PRODUCER_BROKER` marks behind the last checkpoint: (first offset, epoch, note) as found at the start."""
 
     def append(self, batch: MessageBatch, *, now_ns: int, origin: int) -> Ticket: ...
+    def append_run(self, records: memoryview, count: int, *, now_ns: int, origin: int) -> Ticket:
+        """Append encoded records that have no time of their own, together with what this turn appended before."""
+
     def append_messages(
         self,
         messages: Sequence[Message],

@@ -12,7 +12,7 @@ from polymq import limits
 from polymq.core import inspection
 from polymq.core.access import STRANGER, Action
 from polymq.core.bounds import admit
-from polymq.core.cursor_group import CursorGroup
+from polymq.core.cursor_door import CursorDoor
 from polymq.core.group import GroupKind, Subscription
 from polymq.core.policies import NO_TOPIC_POLICY
 from polymq.core.rewinding import rewind
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from polymq.core.group import Group
     from polymq.core.interest.targets import Entry, Target
     from polymq.core.policies import GroupPolicy, TopicPolicy
-    from polymq.core.ports import Listener, Log, Ticket
+    from polymq.core.ports import Listener, Ticket
     from polymq.core.topic import Topic
     from polymq.core.views import DeferredView, PeekedView, PeerView, ProducerView, ScheduledView, TopicView
     from polymq.wire.live import LiveBatch
@@ -42,7 +42,7 @@ __all__ = ["Session"]
 _ALLOWED_MAX = 1024
 
 
-class Session:
+class Session(CursorDoor):
     """What one principal may do. Every method raises Refusal with the reason when it may not or cannot."""
 
     def __init__(self, broker: Broker, principal: Principal) -> None:
@@ -159,6 +159,23 @@ class Session:
             target = self._target(name)
         return target
 
+    def publish_run(self, topic: str, partition: int, records: memoryview, count: int, *, origin: int) -> Ticket:
+        """Append encoded records that have no time of their own to one partition, whole or not at all; creates the topic.
+
+        They get the offsets from the log's `end` on. `partition` counts within the topic.
+        """
+        target = self._found(topic)
+        place = target.partition(partition)
+        size_bytes = len(records) - count * RECORD_OVERHEAD_BYTES
+        if target.policy is not NO_TOPIC_POLICY:
+            admit(target, messages=count, size_bytes=size_bytes)
+        ticket = place.append_run(records, count, wall_ns=self._kernel.wall_ns(), origin=origin)
+        self._kernel.fresh[target] = None
+        target.message_count += count
+        target.message_bytes += size_bytes
+        self.published[topic] = self.published.get(topic, 0) + count
+        return ticket
+
     def publish_records(self, topic: str, partition: int, records: memoryview, count: int, *, time_ns: int, origin: int) -> Ticket:
         """Append records that are encoded already, with times of their own as differences to `time_ns`; creates the topic.
 
@@ -182,15 +199,21 @@ class Session:
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
-    def ensure_topic(self, topic: str, *, ephemeral: bool = False) -> None:
-        """Make a topic if it is not there."""
-        self._authorize(Action.PUBLISH, topic)
-        self._ensure(topic, ephemeral=ephemeral)
+    def ensure_topic(self, topic: str, *, partitions: int | None = None, ephemeral: bool = False, action: Action = Action.PUBLISH) -> None:
+        """Make a topic if it is not there, for who may do `action` with it; an existing one keeps its partitions."""
+        self._authorize(action, topic)
+        self._ensure(topic, partitions=partitions, ephemeral=ephemeral)
 
     def create_topic(self, topic: str, *, partitions: int | None = None, sync: bool | None = None, ephemeral: bool = False) -> None:
         """Make a topic if it is not there; an existing one keeps its partitions."""
         self._authorize(Action.MANAGE, topic)
         self._ensure(topic, partitions=partitions, sync=sync, ephemeral=ephemeral)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Give a topic so many partitions more."""
+        self._authorize(Action.MANAGE, topic)
+        self._refuse_when_stopping()
+        self.broker.catalogue.add_partitions(self._topic(topic), count)
 
     def delete_topic(self, topic: str) -> None:
         """Remove a topic, its groups and its messages."""
@@ -412,35 +435,6 @@ class Session:
     def keeps_live(self, name: bytes) -> bool:
         """Say whether live messages of this name are to be stored."""
         return self.broker.live.space(self.principal.namespace).interest.keeps(name)
-
-    # -- reading ---------------------------------------------------------------------------------------------------
-
-    def log(self, topic: str, partition: int) -> Log:
-        """Give one partition for reading; `partition` counts within the topic."""
-        self._authorize(Action.READ, topic)
-        return self._topic(topic).partition(partition).log
-
-    def partition_count(self, topic: str) -> int:
-        """Say how many partitions a topic has."""
-        self._authorize_look(topic)
-        return len(self._topic(topic).partitions)
-
-    def commit_offset(self, topic: str, group: str, partition: int, offset: int) -> None:
-        """Note where a cursor group goes on; makes the group."""
-        self._authorize(Action.SUBSCRIBE, topic, group)
-        self.log(topic, partition)
-        found = self._ensure_group(self._topic(topic), group, GroupKind.CURSOR, ephemeral=False)
-        if not isinstance(found, CursorGroup):
-            raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{group} is not a cursor group")
-        found.commit(partition, offset)
-
-    def committed(self, topic: str, group: str) -> list[int]:
-        """Give a cursor group's committed offsets, one per partition."""
-        self._authorize(Action.READ, topic, group)
-        found = self._group(topic, group)
-        if not isinstance(found, CursorGroup):
-            raise Refusal(RefusalCode.GROUP_NOT_FOUND, f"{group} is not a cursor group")
-        return list(found.committed)
 
     # -- single messages -------------------------------------------------------------------------------------------
 

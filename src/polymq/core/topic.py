@@ -103,6 +103,16 @@ class Partition:
         except StoreFailed as error:
             raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
 
+    def append_run(self, records: memoryview, count: int, *, wall_ns: int, origin: int) -> Ticket:
+        """Stage encoded records that have no time of their own; raises Refusal."""
+        self.last_time_ns = max(self.last_time_ns, wall_ns)
+        try:
+            return self.log.append_run(records, count, now_ns=self.last_time_ns, origin=origin)
+        except StoreFull as error:
+            raise Refusal(RefusalCode.STORE_FULL, str(error)) from error
+        except StoreFailed as error:
+            raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
+
     def append_messages(self, messages: Sequence[Message], *, wall_ns: int, origin: int) -> Ticket:
         """Stage messages that have more than a body, as a batch of their own; raises Refusal."""
         self.last_time_ns = max(self.last_time_ns, wall_ns)

@@ -169,6 +169,9 @@ class FakeLog:
         assert encode_bodies(target, 0, batch) == len(target)
         return self._add(bytes(target), batch.count, now_ns, origin)
 
+    def append_run(self, records: memoryview, count: int, *, now_ns: int, origin: int) -> FakeTicket:
+        return self._add(bytes(records), count, now_ns, origin)
+
     def append_messages(self, messages: Sequence[Message], *, now_ns: int, origin: int, **_producer: int) -> FakeTicket:
         records = b"".join(encode_message(message, now_ns) for message in messages)
         return self._add(records, len(messages), now_ns, origin)
