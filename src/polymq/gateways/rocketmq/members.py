@@ -23,7 +23,7 @@ from polymq.protocols.rocketmq.codes import RequestCode
 from polymq.rocketmq_limits import MEMBERS_MAX, SUBSCRIPTIONS_MAX, SUBSCRIPTIONS_PER_MEMBER_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from polymq.core.deadlines import Timers
     from polymq.core.statistics import Registry
