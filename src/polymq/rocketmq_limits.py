@@ -7,13 +7,19 @@ from typing import Final
 from polymq.limits import BATCH_SIZE_BYTES_MAX, MESSAGE_SIZE_BYTES_MAX, OFFSET_BITS, PARTITION_BITS, PENDING_INPUT_SIZE_BYTES_MAX
 
 __all__ = [
+    "CLIENT_ID_SIZE_MAX",
+    "DELAY_LEVELS_MAX",
     "FRAME_SIZE_BYTES_MAX",
+    "GROUPS_PER_HEARTBEAT_MAX",
     "GROUP_SIZE_BYTES_MAX",
     "HEADER_SIZE_BYTES_MAX",
     "JSON_BODY_SIZE_BYTES_MAX",
     "JSON_DEPTH_MAX",
     "JSON_VALUES_MAX",
     "KEYS_PER_CONNECTION_MAX",
+    "LOCKED_QUEUES_MAX",
+    "LOCKED_QUEUES_PER_REQUEST_MAX",
+    "MEMBERS_MAX",
     "MESSAGE_COUNT_PER_BATCH_MAX",
     "MESSAGE_COUNT_PER_PULL_MAX",
     "NAMED_BROKERS_MAX",
@@ -29,6 +35,8 @@ __all__ = [
     "REQUESTS_PER_FEED_MAX",
     "ROUTE_QUEUES_MAX",
     "SENDS_PER_FEED_MAX",
+    "SUBSCRIPTIONS_MAX",
+    "SUBSCRIPTIONS_PER_MEMBER_MAX",
     "TOPICS_REMEMBERED_MAX",
     "TOPIC_LIST_MAX",
     "TOPIC_SIZE_BYTES_MAX",
@@ -86,6 +94,21 @@ TOPIC_LIST_MAX: Final = 50_000
 KEYS_PER_CONNECTION_MAX: Final = 64
 
 assert REGISTRATION_TOPICS_MAX * (2 * TOPIC_SIZE_BYTES_MAX + 130) < FRAME_SIZE_BYTES_MAX
+# A real client id is an address, a process and a time: 40 characters.
+CLIENT_ID_SIZE_MAX: Final = 512
+# A process with so many groups says 1 MB every 30 seconds, which is what a body may have.
+GROUPS_PER_HEARTBEAT_MAX: Final = 2_000
+# Clients in groups, of consumers and producers: about 500 bytes each. Ten thousand processes with ten groups each.
+MEMBERS_MAX: Final = 100_000
+# What members have subscribed to, all together: about 500 bytes each, and the hashes of tags. Most have two.
+SUBSCRIPTIONS_MAX: Final = 400_000
+SUBSCRIPTIONS_PER_MEMBER_MAX: Final = 2_000
+# Queues that orderly consumers have for themselves: about 300 bytes each. A request names those of one topic, or of all.
+LOCKED_QUEUES_MAX: Final = 200_000
+LOCKED_QUEUES_PER_REQUEST_MAX: Final = 10_000
+# RocketMQ has 18; each message names one, so they cost nothing.
+DELAY_LEVELS_MAX: Final = 1_000
+
 assert 24 <= PHYSICAL_OFFSET_BITS <= OFFSET_BITS
 assert FRAME_SIZE_BYTES_MAX <= PENDING_INPUT_SIZE_BYTES_MAX
 assert HEADER_SIZE_BYTES_MAX > 6 * PROPERTIES_SIZE_BYTES_MAX
