@@ -6,13 +6,16 @@ Read next: `client.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.core.access import ANONYMOUS
 from polymq.gateways.rocketmq.holds import Holds
+from polymq.gateways.rocketmq.jobs import Jobs
 from polymq.gateways.rocketmq.topics import Topics
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq.core.access import Principal
     from polymq.core.broker import Broker
     from polymq.core.ports import Clock, Random
@@ -22,22 +25,28 @@ if TYPE_CHECKING:
     from polymq.gateways.rocketmq.sends import Sending
     from polymq.protocols.rocketmq.events import Request
     from polymq.protocols.rocketmq.settings import RocketmqSettings
+    from polymq.wire.tls import TlsLayer
 
-__all__ = ["Delaying", "Facts", "Guard", "House", "Membership", "Subscribed"]
+__all__ = ["Delaying", "Facts", "Gate", "House", "Membership", "Subscribed"]
+
+# A pull's answer fits; what is larger is rare, and goes with the message.
+_SCRATCH_KEPT_MAX: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
 class Facts:
-    """Where clients find this broker, and what it is called. `host` is an IPv4 address: it is part of message ids.
+    """Where clients find this broker, and what it is called.
 
-    `host` "": each connection is told the address that it has reached (`RocketmqClient.own_host`).
+    `host` is what they are told; "": each connection is told the address that it has reached. `store_host` is that in
+    message ids, which hold IPv4 addresses only; b"": of `host`, if it is one, else of the connection.
     """
 
     cluster: str = "DefaultCluster"
     broker_name: str = "broker-a"
     host: str = ""
     port: int = 10911
-    queues: int = 4  # of a topic that is created because somebody uses it
+    store_host: bytes = b""
+    queues: int = 4  # of a topic that is made because somebody uses it
 
 
 class Subscribed(Protocol):
@@ -49,7 +58,7 @@ class Subscribed(Protocol):
     def expression(self) -> str: ...
     @property
     def codes(self) -> frozenset[int] | None:
-        """Hashes of the tags that are wanted; None: everything."""
+        """Hashes of the tags that are wanted; None, or none: everything."""
 
     @property
     def version(self) -> int: ...
@@ -58,9 +67,11 @@ class Subscribed(Protocol):
 class Membership(Protocol):
     """Who is in which group (`members.py`)."""
 
-    def subscription(self, group: str, topic: str) -> Subscribed | None: ...
+    def subscription(self, group: str, topic: str, client: RocketmqClient | None = None) -> Subscribed | None:
+        """Say what a group wants of a topic, its member at this connection if there is one."""
+
     def knows(self, group: str) -> bool:
-        """Say whether a heartbeat has ever named this group, or it is known from before."""
+        """Say whether a group has members."""
 
     def departed(self, client: RocketmqClient) -> None:
         """A connection has ended: its members go, if they have not come again by another one."""
@@ -73,19 +84,15 @@ class Delaying(Protocol):
         """Take one message that asks for a delay (level or time); None: it is due at once, store it as any other."""
 
 
-class Guard(Protocol):
-    """Who sees that requests are signed (ACL); absent, everybody may do what the session's principal may."""
+class Gate(Protocol):
+    """Who sees that requests are signed; without one, everybody may do what the session's principal may."""
 
-    def __call__(self, client: RocketmqClient, request: Request) -> Answer | None:
-        """Set `client.session` to that of who asks; an answer is a refusal, and the request is not carried out."""
+    def admit(self, client: RocketmqClient, request: Request) -> Answer | None:
+        """Let `client.session` be of who asks; an answer is a refusal, and the request is not carried out."""
 
 
 class House:
-    """One broker with its name server. SERVER makes it, and sets what other modules provide.
-
-    `guard` is asked before each request is carried out. With a guard the decoder must not make runs of sends (`Sends`
-    have no signature): `settings` say so.
-    """
+    """One broker with its name server. Whoever makes it sets what other modules provide: `members`, `delays`, `gate`, `registry`."""
 
     def __init__(
         self,
@@ -93,7 +100,7 @@ class House:
         clock: Clock,
         random: Random,
         settings: RocketmqSettings,
-        facts: Facts,
+        facts: Facts | None = None,
         *,
         principal: Principal = ANONYMOUS,
     ) -> None:
@@ -101,16 +108,33 @@ class House:
         self.clock = clock
         self.random = random
         self.settings = settings
-        self.facts = facts
+        self.facts = facts or Facts(settings.cluster_name, settings.broker_name)
         self.principal = principal
+        self.auto_create_topics = True  # when somebody sends to one
+        self.auto_create_on_route = True  # when somebody asks where one is
+        self.make_tls: Callable[[], TlsLayer] | None = None
+        self.tls_required = False
         self.clients: dict[RocketmqClient, None] = {}
+        self.scratch = bytearray()
         self.topics = Topics(self)
+        self.jobs = Jobs()
         self.holds = Holds(self)
-        self.guard: Guard | None = None
+        self.gate: Gate | None = None
         self.members: Membership | None = None
         self.delays: Delaying | None = None
-        broker.feeders.append(self.holds)
+        self.registry: object = None
+        broker.feeders += [self.jobs, self.holds]
+        broker.follow(self.holds)
 
     def session(self) -> Session:
         """Open a session for a connection; whoever made it closes it."""
         return self.broker.session(self.principal)
+
+    def room(self, size: int) -> bytearray:
+        """Give a buffer for what is encoded and sent on at once: the same one for everybody. It is kept while it is small."""
+        if size > len(self.scratch):
+            fresh = bytearray(size)
+            if size > _SCRATCH_KEPT_MAX:
+                return fresh
+            self.scratch = fresh
+        return self.scratch
