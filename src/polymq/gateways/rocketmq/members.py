@@ -139,6 +139,10 @@ class Members:
         """Give a group that has members now."""
         return self.groups.get(name)
 
+    def knows(self, group: str) -> bool:
+        """Say whether a group has members."""
+        return group in self.groups
+
     def subscription(self, group: str, topic: str, channel: Channel | None = None) -> Subscription | None:
         """Say what is wanted of a topic: by the member behind this connection, or else by whoever said it last."""
         found = self.groups.get(group)

@@ -19,6 +19,7 @@ from polymq.gateways.rocketmq.joining import require_group
 from polymq.gateways.rocketmq.queries import look_up
 from polymq.protocols.rocketmq import properties as names
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
+from polymq.protocols.rocketmq.ids import offset_message_id
 from polymq.protocols.rocketmq.names import dead_letter_topic, group_of, is_retry_topic, is_valid_group, retry_topic, to_core
 from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, make_message, read_extra
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
@@ -106,7 +107,7 @@ def _send_back(client: RocketmqClient, request: Request) -> Answer | None:
             client.answer(request, Answer(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {wanted.physical}"))
             return
         try:
-            answer = take_back(client.house, found, wanted, client.message_id(wanted.physical))
+            answer = take_back(client.house, found, wanted, offset_message_id(client.store_host, client.house.facts.port, wanted.physical))
         except Refusal as refusal:
             answer = refused(refusal)
         client.answer(request, answer)
