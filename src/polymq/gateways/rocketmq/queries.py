@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.gateways.rocketmq.answers import Answer, failed, integer, required, truth
-from polymq.gateways.rocketmq.filters import check_filter
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import offset_at, parse_physical_offset, physical_offset
@@ -264,5 +263,4 @@ def _query(client: RocketmqClient, request: Request) -> Answer | None:
 HANDLERS: Final[dict[int, Handler]] = {
     RequestCode.QUERY_MESSAGE: _query,
     RequestCode.VIEW_MESSAGE_BY_ID: _view,
-    RequestCode.CHECK_CLIENT_CONFIG: check_filter,
 }
