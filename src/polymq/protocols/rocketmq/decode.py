@@ -10,6 +10,7 @@ Read next: `fields` (the scanner of headers), `extras` (what is kept of a send),
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final
 
 import cython
@@ -117,7 +118,7 @@ class Decoder:
     _extras_end: cython.Py_ssize_t
     _size_bytes: cython.longlong
     # Of the send that is looked at.
-    _chosen: cython.Py_ssize_t[8]
+    _chosen: cython.int[::1]
     _number: cython.longlong
 
     def __init__(
@@ -147,8 +148,7 @@ class Decoder:
         self._view, self._events = _NO_VIEW, []
         self._first = self._used = self._extras_end = 0
         self._size_bytes = self._number = 0
-        if not cython.compiled:
-            self._chosen = [0] * _CHOSEN
+        self._chosen = memoryview(array("i", bytes(4 * len(_SEND_FIELDS))))
 
     @property
     def need(self) -> int:
@@ -276,7 +276,7 @@ class Decoder:
     @cython.exceptval(check=False)
     def _is_send(self) -> cython.bint:
         code: cython.longlong = self._fields.code
-        return (code == _SEND_V2 or code == _SEND) and self._server and not self.every_request and self._fields.flag & 1 == 0
+        return code in (_SEND_V2, _SEND) and self._server and not self.every_request and self._fields.flag & 1 == 0
 
     @cython.cfunc
     def _take_unusual(
@@ -294,7 +294,7 @@ class Decoder:
         except RemoteProtocolError as error:
             self._end(error.reason)
             return
-        if read.code == _SEND_V2 or read.code == _SEND:
+        if read.code in (_SEND_V2, _SEND):
             # Once more, in the form that is easy to scan: everything a send needs is in there.
             raw = header.encode_binary(read)
             if self._fields.scan_binary(raw, 0, len(raw)) and self._is_send() and self._send(raw, data, body_at, end, binary):
