@@ -276,7 +276,7 @@ class Decoder:
     @cython.exceptval(check=False)
     def _is_send(self) -> cython.bint:
         code: cython.longlong = self._fields.code
-        return (code == _SEND_V2 or code == _SEND) and self._server and not self.every_request and self._fields.flag & 1 == 0
+        return code in (_SEND_V2, _SEND) and self._server and not self.every_request and self._fields.flag & 1 == 0
 
     @cython.cfunc
     def _take_unusual(
@@ -294,7 +294,7 @@ class Decoder:
         except RemoteProtocolError as error:
             self._end(error.reason)
             return
-        if read.code == _SEND_V2 or read.code == _SEND:
+        if read.code in (_SEND_V2, _SEND):
             # Once more, in the form that is easy to scan: everything a send needs is in there.
             raw = header.encode_binary(read)
             if self._fields.scan_binary(raw, 0, len(raw)) and self._is_send() and self._send(raw, data, body_at, end, binary):
