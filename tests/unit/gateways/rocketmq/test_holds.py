@@ -22,7 +22,7 @@ def test_the_pulls_of_a_connection_go_with_it(world: World, talk: Talk) -> None:
     for queue in range(4):
         assert talk.pull("T", 1 if queue == 0 else 0, queue=queue) is None
     assert world.house.holds.count == 4
-    talk.stream.incoming.append(b"")
+    talk.stream.input_ended = True
     world.pump.readable(talk.connection)
     assert world.house.holds.count == 0
     assert talk.client.gone
@@ -52,7 +52,7 @@ def test_nobody_waits_without_bound(world: World, talk: Talk, monkeypatch: pytes
     busy = other.pull("T", 1)
     assert busy is not None
     assert busy.code == ResponseCode.SYSTEM_BUSY
-    talk.put("T", b"more")
+    world.connect().put("T", b"more")
     assert [bodies(answer) for answer in talk.hear() + other.hear()] == [[b"more"]] * 3
 
 
@@ -99,10 +99,10 @@ def test_few_readers_keep_copies(world: World, talk: Talk, monkeypatch: pytest.M
 def test_answers_wait_for_room(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polymq.gateways.rocketmq.pulls.PULL_SIZE_BYTES_PER_FEED_MAX", 1000)
     talk.put("T", b"x" * 400)
-    talk.stream.accepts = 0
+    talk.stream.room = 0
     talk.send(b"".join(talk.pull_frame("T") for _ in range(10)))
     assert len(talk.client.pulls) == 8
-    talk.stream.accepts = None
+    talk.stream.room = 1 << 40
     world.pump.writable(talk.connection)
     for _ in range(10):
         world.turn()
