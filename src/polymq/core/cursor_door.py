@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from polymq.core.ports import Log
     from polymq.core.topic import Topic
 
-__all__ = ["CursorDoor", "no_partition"]
+__all__ = ["CursorDoor"]
 
 
 class CursorDoor:
@@ -43,10 +43,7 @@ class CursorDoor:
         return self._log(topic, partition)
 
     def _log(self, topic: str, partition: int) -> Log:
-        partitions = self._topic(topic).partitions
-        if not 0 <= partition < len(partitions):
-            raise no_partition(topic, len(partitions))
-        return partitions[partition].log
+        return self._topic(topic).partition(partition).log
 
     def partition_count(self, topic: str) -> int:
         """Say how many partitions a topic has."""
@@ -89,8 +86,3 @@ class CursorDoor:
         if not isinstance(found, CursorGroup):
             raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{group} is not a cursor group")
         return found.committed[partition]
-
-
-def no_partition(topic: str, count: int) -> Refusal:
-    """Refuse a partition that a topic does not have."""
-    return Refusal(RefusalCode.TOPIC_NOT_FOUND, f"topic {topic} has partitions 0 … {count - 1}")

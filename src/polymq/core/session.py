@@ -12,12 +12,13 @@ from polymq import limits
 from polymq.core import inspection
 from polymq.core.access import STRANGER, Action
 from polymq.core.bounds import admit
-from polymq.core.cursor_door import CursorDoor, no_partition
+from polymq.core.cursor_door import CursorDoor
 from polymq.core.group import GroupKind, Subscription
 from polymq.core.policies import NO_TOPIC_POLICY
+from polymq.core.rewinding import rewind
 from polymq.core.view_making import Latency, peer_unknown, producer_view, topic_view
 from polymq.core.work_group import WorkGroup
-from polymq.errors import Refusal, RefusalCode, StoreFailed
+from polymq.errors import Refusal, RefusalCode
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
@@ -119,23 +120,37 @@ class Session(CursorDoor):
 
         All go where the first one's key says, if it has one.
         """
-        size_bytes = sum(len(message.body) for message in messages)
         target = self._found(topic)
-        if target.policy is not NO_TOPIC_POLICY:
-            admit(target, messages=len(messages), size_bytes=size_bytes)
         key = messages[0].key
         partition = target.pick() if key is None else target.pick_for(key)
-        wall_ns = self._kernel.wall_ns()
         if delay_ns > 0:
-            schedule = self.broker.catalogue.schedule(target, partition)
-            ticket = schedule.publish_messages(messages, due_ns=_due_ns(wall_ns, delay_ns), wall_ns=wall_ns, origin=origin)
-        else:
-            ticket = partition.append_messages(messages, wall_ns=wall_ns, origin=origin)
-            self._kernel.fresh[target] = None
+            return self.publish_later(topic, partition.index, messages, origin=origin, delay_ns=delay_ns)[0]
+        size_bytes = sum(len(message.body) for message in messages)
+        if target.policy is not NO_TOPIC_POLICY:
+            admit(target, messages=len(messages), size_bytes=size_bytes)
+        ticket = partition.append_messages(messages, wall_ns=self._kernel.wall_ns(), origin=origin)
+        self._kernel.fresh[target] = None
         target.message_count += len(messages)
         target.message_bytes += size_bytes
         self.published[topic] = self.published.get(topic, 0) + len(messages)
         return ticket
+
+    def publish_later(self, topic: str, index: int, messages: Sequence[Message], *, origin: int, delay_ns: int) -> tuple[Ticket, int]:
+        """Store messages to be appended to one of the topic's partitions after a delay; gives the first one's id while it waits, too."""
+        size_bytes = sum(len(message.body) for message in messages)
+        target = self._found(topic)
+        partition = target.partition(index)
+        if target.policy is not NO_TOPIC_POLICY:
+            admit(target, messages=len(messages), size_bytes=size_bytes)
+        wall_ns = self._kernel.wall_ns()
+        due_ns = _due_ns(wall_ns, delay_ns)
+        schedule = self.broker.catalogue.schedule(target, partition)
+        message_id = schedule.log.number << limits.OFFSET_BITS | schedule.log.end
+        ticket = schedule.publish_messages(messages, due_ns=due_ns, wall_ns=wall_ns, origin=origin)
+        target.message_count += len(messages)
+        target.message_bytes += size_bytes
+        self.published[topic] = self.published.get(topic, 0) + len(messages)
+        return ticket, message_id
 
     def _found(self, name: str) -> Topic:
         """Find what is published to, as it was found before if it is still there."""
@@ -155,12 +170,10 @@ class Session(CursorDoor):
         target = self._targets.get(topic)
         if target is None or self._topics.get((target.namespace, topic)) is not target:
             target = self._target(topic, partitions)
-        if partition >= len(target.partitions):
-            raise no_partition(topic, len(target.partitions))
         size_bytes = len(records) - count * RECORD_OVERHEAD_BYTES
         if target.policy is not NO_TOPIC_POLICY:
             admit(target, messages=count, size_bytes=size_bytes)
-        chosen = target.partitions[partition] if partition >= 0 else target.pick()
+        chosen = target.partition(partition) if partition >= 0 else target.pick()
         first = chosen.log.end
         ticket = chosen.append_run(records, count, wall_ns=self._kernel.wall_ns(), origin=origin)
         self._kernel.fresh[target] = None
@@ -471,21 +484,8 @@ class Session(CursorDoor):
         self._authorize(Action.MANAGE, topic, group)
         assert (offset is None) != (time_ns is None)
         found = self._work_group(topic, group)
-        if partition is not None and not 0 <= partition < len(found.shares):
-            raise no_partition(topic, len(found.shares))
-        shares = found.shares if partition is None else [found.shares[partition]]
-        targets: list[int] = []
-        for share in shares:
-            try:
-                target = share.partition.log.offset_at(time_ns) if time_ns is not None else offset
-            except StoreFailed as error:
-                raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
-            if target is None:
-                return False
-            targets.append(target)
-        for share, target in zip(shares, targets, strict=True):
-            found.rewind(share, target)
-        return True
+        shares = found.shares if partition is None else [found.shares[found.topic.partition(partition).index]]
+        return rewind(found, shares, offset=offset, time_ns=time_ns)
 
     # -- policies --------------------------------------------------------------------------------------------------
 
@@ -549,6 +549,10 @@ class Session(CursorDoor):
         return self._kernel.store.health()
 
     # -- access ----------------------------------------------------------------------------------------------------
+
+    def require(self, action: Action, topic: str, group: str = "") -> None:
+        """Raise Refusal if that may not be done: for what a gateway does by itself."""
+        self._authorize(action, topic, group)
 
     def _authorize(self, action: Action, topic: str, group: str = "") -> None:
         if not self._may(action, topic, group):

@@ -166,6 +166,12 @@ class Topic:
         self.message_bytes = 0
         self._turn = 0
 
+    def partition(self, index: int) -> Partition:
+        """Give one of the partitions; raises Refusal when there is none of that index."""
+        if not 0 <= index < len(self.partitions):
+            raise Refusal(RefusalCode.TOPIC_NOT_FOUND, f"topic {self.name} has partitions 0 … {len(self.partitions) - 1}")
+        return self.partitions[index]
+
     def pick(self) -> Partition:
         """Choose where the next batch goes: in turn, passing over partitions that take no writes."""
         count = len(self.partitions)

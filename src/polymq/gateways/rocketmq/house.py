@@ -8,26 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from polymq.core.access import ANONYMOUS
+from polymq.core.access import ANONYMOUS, Principal
+from polymq.gateways.rocketmq.delays import Delays
 from polymq.gateways.rocketmq.holds import Holds
 from polymq.gateways.rocketmq.jobs import Jobs
+from polymq.gateways.rocketmq.locks import Locks
+from polymq.gateways.rocketmq.members import Members
+from polymq.gateways.rocketmq.registry import Registry
 from polymq.gateways.rocketmq.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from polymq.core.access import Principal
     from polymq.core.broker import Broker
     from polymq.core.ports import Clock, Random
     from polymq.core.session import Session
     from polymq.gateways.rocketmq.answers import Answer
     from polymq.gateways.rocketmq.client import RocketmqClient
-    from polymq.gateways.rocketmq.sends import Sending
     from polymq.protocols.rocketmq.events import Request
     from polymq.protocols.rocketmq.settings import RocketmqSettings
     from polymq.wire.tls import TlsLayer
 
-__all__ = ["Delaying", "Facts", "Gate", "House", "Membership", "Subscribed"]
+__all__ = ["Facts", "Gate", "House"]
 
 # A pull's answer fits; what is larger is rare, and goes with the message.
 _SCRATCH_KEPT_MAX: Final = 1024 * 1024
@@ -49,41 +51,6 @@ class Facts:
     queues: int = 4  # of a topic that is made because somebody uses it
 
 
-class Subscribed(Protocol):
-    """What a group wants of one topic, as its members' heartbeats say."""
-
-    @property
-    def expression_type(self) -> str: ...
-    @property
-    def expression(self) -> str: ...
-    @property
-    def codes(self) -> frozenset[int] | None:
-        """Hashes of the tags that are wanted; None, or none: everything."""
-
-    @property
-    def version(self) -> int: ...
-
-
-class Membership(Protocol):
-    """Who is in which group (`members.py`)."""
-
-    def subscription(self, group: str, topic: str, client: RocketmqClient | None = None) -> Subscribed | None:
-        """Say what a group wants of a topic, its member at this connection if there is one."""
-
-    def knows(self, group: str) -> bool:
-        """Say whether a group has members."""
-
-    def departed(self, client: RocketmqClient) -> None:
-        """A connection has ended: its members go, if they have not come again by another one."""
-
-
-class Delaying(Protocol):
-    """Who takes messages that are to be delivered later (`delays.py`)."""
-
-    def take(self, client: RocketmqClient, sending: Sending) -> Answer | None:
-        """Take one message that asks for a delay (level or time); None: it is due at once, store it as any other."""
-
-
 class Gate(Protocol):
     """Who sees that requests are signed; without one, everybody may do what the session's principal may."""
 
@@ -92,7 +59,7 @@ class Gate(Protocol):
 
 
 class House:
-    """One broker with its name server. Whoever makes it sets what other modules provide: `members`, `delays`, `gate`, `registry`."""
+    """One broker with its name server. Whoever makes it sets what the settings say otherwise, and the `gate`."""
 
     def __init__(
         self,
@@ -120,9 +87,12 @@ class House:
         self.jobs = Jobs()
         self.holds = Holds(self)
         self.gate: Gate | None = None
-        self.members: Membership | None = None
-        self.delays: Delaying | None = None
-        self.registry: object = None
+        # Does what belongs to a group, whose right has been asked for: retry and dead-letter topics.
+        self.inner = broker.session(Principal("rocketmq", principal.namespace))
+        self.members = Members(broker.kernel.leases, clock.monotonic_ns, self.holds.heard)
+        self.locks = Locks()
+        self.delays = Delays()
+        self.registry = Registry(clock.monotonic_ns)
         broker.feeders += [self.jobs, self.holds]
         broker.follow(self.holds)
 

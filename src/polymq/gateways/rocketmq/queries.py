@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.gateways.rocketmq.answers import Answer, failed, integer, required, truth
-from polymq.gateways.rocketmq.filters import check_filter
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import offset_at, parse_physical_offset, physical_offset
@@ -78,17 +78,20 @@ class _LookUp:
         return True
 
 
-def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None], None]) -> bool:
+def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None], None], *, group: str = "") -> bool:
     """Find a message by its physical offset, for who may read it: `then` gets it, at once or in a later turn; None: there is none.
 
-    False: too many wait already, and nobody is told anything. Raises Refusal.
+    `group`: for who may be in that one, which is less. False: too many wait already, and nobody is told anything. Raises Refusal.
     """
     place = parse_physical_offset(physical)
     if place is None:
         raise Refusal(RefusalCode.MESSAGE_NOT_FOUND)
     number, low = place
-    name, index = client.session.place_of(number)
-    log = client.session.log(name, index)
+    session = client.house.inner if group else client.session
+    name, index = session.place_of(number)
+    if group:
+        client.session.require(Action.SUBSCRIBE, name, group)
+    log = session.log(name, index)
     offset = offset_at(low, log.end)
     topic = to_topic(name)
     if topic is None or offset is None or not log.start <= offset < log.readable:
@@ -260,5 +263,4 @@ def _query(client: RocketmqClient, request: Request) -> Answer | None:
 HANDLERS: Final[dict[int, Handler]] = {
     RequestCode.QUERY_MESSAGE: _query,
     RequestCode.VIEW_MESSAGE_BY_ID: _view,
-    RequestCode.CHECK_CLIENT_CONFIG: check_filter,
 }
