@@ -395,12 +395,10 @@ class _Writer:
     ) -> cython.Py_ssize_t:
         """Say how large the stored message will be."""
         body_size: cython.Py_ssize_t = size - (load_u32(view, position + 4) & 0xFFFFFF)
-        properties: cython.Py_ssize_t
+        size = _STORED_FIXED + len(self._topic) + body_size
         if self._native:
-            properties = self._native_size - _FIXED_SIZE + 4 - view[self._native + 1]
-        else:
-            properties = self._write_properties(None, 0, view)
-        return _STORED_FIXED + len(self._topic) + body_size + properties
+            return size + self._native_size - _FIXED_SIZE + 4 - view[self._native + 1]
+        return size + self._write_properties(None, 0, view)
 
     @cython.cfunc
     @cython.exceptval(-1)
