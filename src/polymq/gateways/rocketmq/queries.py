@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.gateways.rocketmq.answers import Answer, failed, integer, required, truth
 from polymq.protocols.rocketmq import properties
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.core.ports import Log, Reader
+    from polymq.core.session import Session
     from polymq.gateways.rocketmq.answers import Handler
     from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.protocols.rocketmq.events import Request
@@ -78,19 +78,18 @@ class _LookUp:
         return True
 
 
-def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None], None], *, group: str = "") -> bool:
-    """Find a message by its physical offset, for who may read it: `then` gets it, at once or in a later turn; None: there is none.
+def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None], None], *, session: Session | None = None) -> bool:
+    """Find a message by its physical offset, for who may read it: the client, or whose `session` it is.
 
-    `group`: for who may be in that one, which is less. False: too many wait already, and nobody is told anything. Raises Refusal.
+    `then` gets it, at once or in a later turn; None: there is none. False: too many wait already, and nobody is told anything.
+    Raises Refusal.
     """
     place = parse_physical_offset(physical)
     if place is None:
         raise Refusal(RefusalCode.MESSAGE_NOT_FOUND)
     number, low = place
-    session = client.house.inner if group else client.session
+    session = session or client.session
     name, index = session.place_of(number)
-    if group:
-        client.session.require(Action.SUBSCRIBE, name, group)
     log = session.log(name, index)
     offset = offset_at(low, log.end)
     topic = to_topic(name)
