@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from polymq.gateways.rocketmq.answers import Answer
-from polymq.gateways.rocketmq.sends import Stored, send_answer
+from polymq.gateways.rocketmq.sends import Stored, extra_of, send_answer
 from polymq.limits import OFFSET_BITS, OFFSET_MAX
 from polymq.protocols.rocketmq import properties as names
 from polymq.protocols.rocketmq.codes import ResponseCode
-from polymq.protocols.rocketmq.ids import physical_offset
-from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, make_message
+from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, make_message
 from polymq.rocketmq_limits import DELAY_LEVELS_MAX, PROPERTIES_SIZE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -99,37 +98,28 @@ class Delays:
         return None
 
     def take(self, client: RocketmqClient, sending: Sending) -> Answer | None:
-        """Take a message that has been checked, for a queue that is there; None: it is due at once, store it as any other. Raises Refusal."""
+        """Take a message that has been checked, for a topic that is there; None: it is due at once, store it as any other. Raises Refusal."""
         house = client.house
+        queue_id = sending.queue_id
+        if queue_id < 0:
+            queue_id = house.random.randrange(house.topics.queues(client.session, sending.topic) or 1)
         said = names.parse(sending.properties)
-        arranged = self.arrange(said, topic=sending.topic, queue_id=sending.queue_id, now_ms=house.clock.wall_ns() // _NS_PER_MS)
+        arranged = self.arrange(said, topic=sending.topic, queue_id=queue_id, now_ms=house.clock.wall_ns() // _NS_PER_MS)
         if arranged is None:
             return None
         if isinstance(arranged, Illegal):
             return Answer(arranged.code, arranged.remark)
         raw = names.encode({**arranged.properties, names.CLUSTER: house.facts.cluster})
         if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
-            return Answer(
-                ResponseCode.MESSAGE_ILLEGAL, f"the properties take more than {PROPERTIES_SIZE_BYTES_MAX} bytes while the message waits"
-            )
-        extra = Extra(
-            flag=sending.flag,
-            sys_flag=sending.sysflag,
-            born_ms=sending.born_ms,
-            born_host=client.born_host,
-            born_port=client.peer.port,
-            reconsume_times=sending.reconsume,
-            properties=raw,
-        )
+            return Answer(ResponseCode.MESSAGE_ILLEGAL, f"msg properties length limit {PROPERTIES_SIZE_BYTES_MAX}B.")
         ticket, message_id = client.session.publish_later(
             house.topics.core_name(sending.topic),
-            sending.queue_id,
-            [make_message(sending.body, extra)],
+            queue_id,
+            [make_message(sending.body, extra_of(client, sending, raw))],
             origin=ORIGIN_ROCKETMQ,
             delay_ns=arranged.delay_ns,
         )
-        number, offset = message_id >> OFFSET_BITS, message_id & OFFSET_MAX
-        return send_answer(client, Stored(ticket, sending.queue_id, offset, physical_offset(number, offset)), sending)
+        return send_answer(client, Stored(ticket, queue_id, message_id & OFFSET_MAX, message_id >> OFFSET_BITS))
 
     def _by_level(self, level: int, properties: Mapping[str, str], topic: str, queue_id: int) -> Deferred:
         level = min(level, len(self._levels))

@@ -1,4 +1,4 @@
-"""Heartbeats and what else is asked about groups: 34, 35, 38 and the members' part of 46.
+"""Heartbeats and what else is asked about groups: 34, 35 and 38.
 
 The real broker's answers: 34 says only that all went well, and what it cannot register is not registered; 35 never
 fails; 38 of a group without members is an error.
@@ -15,9 +15,9 @@ from polymq.errors import Refusal
 from polymq.gateways.rocketmq.answers import Answer, RequestProblem, required
 from polymq.gateways.rocketmq.joining import read_body, require_group
 from polymq.gateways.rocketmq.members import Joining, Subscription
-from polymq.protocols.rocketmq.bodies import encode_consumer_list, parse_client_config, parse_heartbeat
+from polymq.protocols.rocketmq.bodies import encode_consumer_list, parse_heartbeat
 from polymq.protocols.rocketmq.codes import Language, RequestCode, ResponseCode
-from polymq.protocols.rocketmq.names import group_of, is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
+from polymq.protocols.rocketmq.names import is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
 from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, GROUPS_PER_HEARTBEAT_MAX
 
 if TYPE_CHECKING:
@@ -127,19 +127,8 @@ def _consumer_list(client: RocketmqClient, request: Request) -> Answer:
     return Answer(body=encode_consumer_list(tuple(group.client_ids())))
 
 
-def _check_config(client: RocketmqClient, request: Request) -> Answer:
-    """Say whether we understand what a consumer is going to subscribe to."""
-    _client_id, group, said = read_body(request, parse_client_config)
-    if group_of(said.topic) != group:
-        require_group(client.session, group, (said.topic,))
-    if said.expression_type in ("", _TAG):
-        return Answer()
-    return Answer(ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {said.expression_type[:64]}")
-
-
 HANDLERS: Final[dict[int, Handler]] = {
     RequestCode.HEART_BEAT: _heartbeat,
     RequestCode.UNREGISTER_CLIENT: _unregister,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _consumer_list,
-    RequestCode.CHECK_CLIENT_CONFIG: _check_config,
 }

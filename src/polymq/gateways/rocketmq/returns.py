@@ -12,27 +12,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from polymq.errors import Refusal
-from polymq.gateways.rocketmq.answers import Answer, integer, refused, required
+from polymq.errors import Refusal, RefusalCode
+from polymq.gateways.rocketmq.answers import Answer, failed, integer, refused, required
 from polymq.gateways.rocketmq.delays import Deferred
 from polymq.gateways.rocketmq.joining import require_group
 from polymq.gateways.rocketmq.queries import look_up
 from polymq.protocols.rocketmq import properties as names
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
-from polymq.protocols.rocketmq.ids import offset_message_id
-from polymq.protocols.rocketmq.names import dead_letter_topic, group_of, is_retry_topic, is_valid_group, retry_topic, to_core
-from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, make_message, read_extra
+from polymq.protocols.rocketmq.ids import offset_message_id, parse_physical_offset
+from polymq.protocols.rocketmq.names import dead_letter_topic, is_valid_group, retry_topic, to_core, to_topic
+from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, extra_of, make_message
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 
 if TYPE_CHECKING:
     from polymq.gateways.rocketmq.answers import Handler
     from polymq.gateways.rocketmq.client import RocketmqClient
-    from polymq.gateways.rocketmq.house import House
     from polymq.gateways.rocketmq.queries import Found
     from polymq.protocols.rocketmq.events import Request
     from polymq.wire.batch import Message
 
-__all__ = ["HANDLERS", "RECONSUME_TIMES_MAX", "Return", "native", "redirected", "unknown_group"]
+__all__ = ["HANDLERS", "RECONSUME_TIMES_MAX", "Return", "native", "unknown_group"]
 
 # As often as a real broker has a message consumed again where the client does not say.
 RECONSUME_TIMES_MAX: Final = 16
@@ -68,20 +67,11 @@ def reconsume_times_max(said: int | None, version: int) -> int:
     return RECONSUME_TIMES_MAX if said is None or version < _VERSION_OF_MAX else said
 
 
-def redirected(topic: str, reconsume_times: int, said: int | None, version: int) -> str:
-    """Say where a message goes that a consumer sends to its retry topic itself: to the dead letters after too many attempts."""
-    group = group_of(topic)
-    if group is None or not is_retry_topic(topic) or reconsume_times < reconsume_times_max(said, version):
-        return topic
-    return dead_letter_topic(group)
-
-
 def native(message: Message) -> Extra:
     """Give what RocketMQ knows of a message; of one of another protocol: what can be said in RocketMQ's words."""
-    for origin, data in message.extras:
-        extra = read_extra(data) if origin == ORIGIN_ROCKETMQ else None
-        if extra is not None:
-            return extra
+    extra = extra_of(message)
+    if extra is not None:
+        return extra
     found = {_text(name): _text(value) for name, value in message.headers}
     if message.key is not None:
         found[names.KEYS] = _text(message.key)
@@ -101,27 +91,44 @@ def _send_back(client: RocketmqClient, request: Request) -> Answer | None:
     require_group(client.session, group)
     said = integer(request, "maxReconsumeTimes") if request.ext.get("maxReconsumeTimes") else None
     wanted = Return(group, integer(request, "offset"), integer(request, "delayLevel"), times_max=reconsume_times_max(said, request.version))
+    house = client.house
+    place = parse_physical_offset(wanted.physical)
+    try:
+        topic = None if place is None else to_topic(house.inner.place_of(place[0])[0])
+    except Refusal:
+        topic = None
+    if topic is None:
+        return _not_found(wanted.physical)
+    require_group(client.session, group, (topic,))
 
     def then(found: Found | None) -> None:
-        if found is None:
-            client.answer(request, Answer(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {wanted.physical}"))
-            return
         try:
-            answer = take_back(client.house, found, wanted, offset_message_id(client.store_host, client.house.facts.port, wanted.physical))
+            answer = _not_found(wanted.physical) if found is None else take_back(client, found, wanted)
         except Refusal as refusal:
             answer = refused(refusal)
         client.answer(request, answer)
 
-    look_up(client, wanted.physical, then, group=group)
-    return None
+    try:
+        if look_up(client, wanted.physical, then, session=house.inner):
+            return None
+    except Refusal as refusal:
+        if refusal.code is not RefusalCode.MESSAGE_NOT_FOUND:
+            raise
+        return _not_found(wanted.physical)
+    return Answer(ResponseCode.SYSTEM_BUSY, "too many questions wait for the disk")
 
 
-def take_back(house: House, found: Found, wanted: Return, message_id: str) -> Answer:
-    """Store a message anew, for later or among the dead letters; raises Refusal. `message_id` names the old one."""
+def _not_found(physical: int) -> Answer:
+    return failed(f"look message by offset failed, {physical}")
+
+
+def take_back(client: RocketmqClient, found: Found, wanted: Return) -> Answer:
+    """Store a message anew, for later or among the dead letters; raises Refusal."""
+    house = client.house
     extra = native(found.message)
     properties = names.parse(extra.properties)
     properties.setdefault(names.RETRY_TOPIC, found.topic)
-    properties.setdefault(names.ORIGIN_MESSAGE_ID, message_id)
+    properties.setdefault(names.ORIGIN_MESSAGE_ID, offset_message_id(client.store_host, house.facts.port, wanted.physical))
     properties[names.WAIT] = "false"
     given_up = wanted.level < 0 or extra.reconsume_times >= wanted.times_max
     if given_up:
@@ -130,7 +137,8 @@ def take_back(house: House, found: Found, wanted: Return, message_id: str) -> An
         properties[_DLQ_ORIGIN_MESSAGE_ID] = properties[names.ORIGIN_MESSAGE_ID]
         topic = dead_letter_topic(wanted.group)
     else:
-        properties[names.DELAY] = str(min(wanted.level or _FIRST_LEVEL + extra.reconsume_times, house.delays.level_max()))
+        level = wanted.level or _FIRST_LEVEL + extra.reconsume_times
+        properties[names.DELAY] = str(max(1, min(level, house.delays.level_max())))
         topic = retry_topic(wanted.group)
     delay_ns = 0
     arranged = None if given_up else house.delays.arrange(properties, topic=topic, queue_id=0, now_ms=0)
@@ -146,7 +154,7 @@ def take_back(house: House, found: Found, wanted: Return, message_id: str) -> An
         ticket, _id = house.inner.publish_later(to_core(topic), 0, [message], origin=ORIGIN_ROCKETMQ, delay_ns=delay_ns)
     else:
         ticket = house.inner.publish_messages(to_core(topic), [message], origin=ORIGIN_ROCKETMQ)
-    return Answer(ticket=ticket)
+    return Answer(ticket=ticket, publishes=True)
 
 
 HANDLERS: Final[dict[int, Handler]] = {RequestCode.CONSUMER_SEND_MSG_BACK: _send_back}

@@ -90,6 +90,7 @@ class Heartbeat:
     client_id: str
     producers: tuple[str, ...] = ()
     consumers: tuple[ConsumerData, ...] = ()
+    without_sub: bool = False  # of 5.x: the subscriptions have not changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,7 @@ def parse_heartbeat(body: bytes) -> Heartbeat:
         _get(found, "clientID", ""),
         tuple([group for group in producers if group]),
         tuple([consumer for consumer in consumers if consumer.group]),
+        _get(found, "withoutSub", False),
     )
 
 

@@ -188,17 +188,6 @@ def test_a_list_of_whom_is_an_error(caller: Caller) -> None:
     assert caller.ask(LIST).code == ResponseCode.SYSTEM_ERROR
 
 
-@pytest.mark.parametrize(
-    ("expression_type", "code"), [("TAG", ResponseCode.SUCCESS), ("SQL92", ResponseCode.SYSTEM_ERROR), ("CLASS", ResponseCode.SYSTEM_ERROR)]
-)
-def test_filters_other_than_tags_are_refused(caller: Caller, expression_type: str, code: ResponseCode) -> None:
-    body = {"clientId": "a", "group": "G", "subscriptionData": subscription("T", "x", expressionType=expression_type)}
-    answer = caller.ask(RequestCode.CHECK_CLIENT_CONFIG, body)
-    assert answer.code == code
-    if code:
-        assert answer.remark == f"The broker does not support consumer to filter message by {expression_type}"
-
-
 # -- locks -----------------------------------------------------------------------------------------------------------
 
 

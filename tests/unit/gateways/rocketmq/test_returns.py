@@ -5,7 +5,7 @@ import pytest
 from polymq.core.access import Action, Permission, Principal
 from polymq.core.patterns import EVERYTHING, compile_pattern
 from polymq.core.ports import TicketState
-from polymq.gateways.rocketmq.returns import native, redirected
+from polymq.gateways.rocketmq.returns import native
 from polymq.protocols.rocketmq import properties as names
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import physical_offset
@@ -211,20 +211,3 @@ def test_who_is_in_no_group_returns_nothing_and_whoever_is_needs_no_other_right(
     offset = str(put(world))
     assert caller.ask(BACK, group="H", offset=offset, delayLevel="0").code == ResponseCode.NO_PERMISSION
     assert caller.ask(BACK, group="G", offset=offset, delayLevel="-1").code == 0
-
-
-@pytest.mark.parametrize(
-    ("topic", "times", "said", "version", "where"),
-    [
-        ("T", 99, 1, 409, "T"),
-        ("%RETRY%G", 2, 3, 409, "%RETRY%G"),
-        ("%RETRY%G", 3, 3, 409, "%DLQ%G"),
-        ("%RETRY%G", 3, 3, 120, "%RETRY%G"),
-        ("%RETRY%G", 16, None, 409, "%DLQ%G"),
-        ("%DLQ%G", 99, 3, 409, "%DLQ%G"),
-    ],
-)
-def test_what_a_consumer_sends_to_its_retry_topic_itself_is_given_up_after_as_many_attempts(
-    topic: str, times: int, said: int | None, version: int, where: str
-) -> None:
-    assert redirected(topic, times, said, version) == where
