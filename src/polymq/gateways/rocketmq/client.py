@@ -280,8 +280,7 @@ class RocketmqClient(BaseGateway):
         self._readers.clear()
         self._due.clear()
         self._pending.clear()
-        if house.members is not None:
-            house.members.departed(self)
+        house.members.departed(self)
         self.session.close()
 
 

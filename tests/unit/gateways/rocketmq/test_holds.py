@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from polymq.protocols.rocketmq.codes import ResponseCode
+from tests.unit.core.fakes import FakeReader
 
 from .harness import Talk, World, bodies
+
+if TYPE_CHECKING:
+    from polymq.wire.slices import Slice
 
 
 @pytest.fixture
@@ -73,8 +79,13 @@ def test_so_many_wait_for_the_disk_at_once_and_the_others_in_line(world: World, 
         talk.put("T", b"%d" % index)
     world.log("T").cold = True
     reads = []
-    take = type(world.log("T").reader(0)).take
-    monkeypatch.setattr("tests.unit.core.fakes.FakeReader.take", lambda reader, *most: reads.append(reader) or take(reader, *most))
+    take = FakeReader.take
+
+    def note(reader: FakeReader, *most: int) -> Slice | None:
+        reads.append(reader)
+        return take(reader, *most)
+
+    monkeypatch.setattr(FakeReader, "take", note)
     for group in "ABCDE":
         assert talk.pull("T", 1, group=group) is None
     assert len(set(reads)) == 2
@@ -98,6 +109,7 @@ def test_few_readers_keep_copies(world: World, talk: Talk, monkeypatch: pytest.M
 
 def test_answers_wait_for_room(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polymq.gateways.rocketmq.pulls.PULL_SIZE_BYTES_PER_FEED_MAX", 1000)
+    monkeypatch.setattr("polymq.server.pump.OUTBOX_SIZE_BYTES_LOW", 1000)
     talk.put("T", b"x" * 400)
     talk.stream.room = 0
     talk.send(b"".join(talk.pull_frame("T") for _ in range(10)))

@@ -10,6 +10,7 @@ from polymq.gateways.rocketmq.answers import Answer
 from polymq.protocols.rocketmq.batches import BatchPart, join_batch
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import parse_offset_message_id, physical_offset
+from polymq.protocols.rocketmq.properties import parse
 from polymq.wire.tickets import TicketState
 
 from .harness import Talk, World, bodies, messages
@@ -111,12 +112,18 @@ def test_the_old_names_of_the_fields_do_as_well(talk: Talk) -> None:
     assert talk.ask(RequestCode.SEND_MESSAGE, ext, b"old").ext["queueId"] == "1"
     (message,) = messages(talk.pull("T", queue=1))
     assert (message.body, message.flag, message.born_ms, message.topic, message.queue_id) == (b"old", 7, 5, "T", 1)
-    assert message.properties == b"TAGS\x01A\x02CLUSTER\x01DefaultCluster\x02"
+    assert parse(message.properties) == {"TAGS": "A", "CLUSTER": "DefaultCluster"}
     assert (message.born_host, message.born_port) == (bytes([192, 0, 2, 9]), 40000)
 
 
 def test_fields_that_are_missing_or_no_numbers_are_named(talk: Talk) -> None:
-    for ext, word in (({"b": "T", "e": "x"}, "<e>"), ({"b": "T"}, "<e>"), ({"e": 1}, "<b>"), ({"b": "T", "e": "9" * 30}, "<e>")):
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"b": "T", "e": "x"}, "<e>"),
+        ({"b": "T"}, "<e>"),
+        ({"e": 1}, "<b>"),
+        ({"b": "T", "e": "9" * 30}, "<e>"),
+    ]
+    for ext, word in cases:
         answer = talk.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x")
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark is not None
