@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from polymq.core.interest.targets import Entry, Target
     from polymq.core.policies import GroupPolicy, TopicPolicy
     from polymq.core.ports import Listener, Ticket
-    from polymq.core.topic import Topic
+    from polymq.core.topic import Partition, Topic
     from polymq.core.views import DeferredView, PeekedView, PeerView, ProducerView, ScheduledView, TopicView
     from polymq.wire.live import LiveBatch
     from polymq.wire.records import Message
@@ -159,22 +159,28 @@ class Session(CursorDoor):
             target = self._target(name)
         return target
 
-    def publish_run(self, topic: str, partition: int, records: memoryview, count: int, *, origin: int) -> Ticket:
-        """Append encoded records that have no time of their own to one partition, whole or not at all; creates the topic.
+    def publish_run(
+        self, topic: str, partition: int, records: memoryview, count: int, *, origin: int, partitions: int | None = None
+    ) -> tuple[Ticket, Partition, int]:
+        """Append encoded records that have no time of their own to one partition, whole or not at all.
 
-        They get the offsets from the log's `end` on. `partition` counts within the topic.
+        `partition` counts within the topic, a negative one is any. A topic that is not there is made with so many `partitions`; 0: it is
+        not. Gives the partition, and the offset of the first record.
         """
-        target = self._found(topic)
-        place = target.partition(partition)
+        target = self._targets.get(topic)
+        if target is None or self._topics.get((target.namespace, topic)) is not target:
+            target = self._target(topic, partitions)
         size_bytes = len(records) - count * RECORD_OVERHEAD_BYTES
         if target.policy is not NO_TOPIC_POLICY:
             admit(target, messages=count, size_bytes=size_bytes)
-        ticket = place.append_run(records, count, wall_ns=self._kernel.wall_ns(), origin=origin)
+        chosen = target.partition(partition) if partition >= 0 else target.pick()
+        first = chosen.log.end
+        ticket = chosen.append_run(records, count, wall_ns=self._kernel.wall_ns(), origin=origin)
         self._kernel.fresh[target] = None
         target.message_count += count
         target.message_bytes += size_bytes
         self.published[topic] = self.published.get(topic, 0) + count
-        return ticket
+        return ticket, chosen, first
 
     def publish_records(self, topic: str, partition: int, records: memoryview, count: int, *, time_ns: int, origin: int) -> Ticket:
         """Append records that are encoded already, with times of their own as differences to `time_ns`; creates the topic.
@@ -186,10 +192,10 @@ class Session(CursorDoor):
         self._kernel.fresh[target] = None
         return ticket
 
-    def _target(self, name: str) -> Topic:
+    def _target(self, name: str, partitions: int | None = None) -> Topic:
         self._authorize(Action.PUBLISH, name)
         self._refuse_when_stopping()
-        target = self._ensure(name)
+        target = self._topic(name) if partitions == 0 else self._ensure(name, partitions=partitions)
         self._targets[name] = target
         return target
 

@@ -63,8 +63,17 @@ class FakeReader:
         self.offset = offset
         self.waiting = False
 
+    @property
+    def is_stalled(self) -> bool:
+        return self.waiting and self.log.cold
+
+    @property
+    def keeps_copy(self) -> bool:
+        return self.waiting
+
     def seek(self, offset: int) -> None:
         self.offset = offset
+        self.waiting = False
 
     def skip_origin(self, origin: int) -> int:
         begun = self.offset

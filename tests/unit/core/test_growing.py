@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from polymq.core.access import Principal
@@ -13,13 +11,12 @@ from polymq.wire.slices import MessageBatch
 
 from .conftest import World, inbox
 
-if TYPE_CHECKING:
-    from polymq.core.ports import Ticket
 
-
-def publish_run(world: World, topic: str, partition: int, *bodies: bytes) -> Ticket:
+def publish_run(world: World, topic: str, partition: int, *bodies: bytes, partitions: int | None = None) -> tuple[int, int]:
+    """Give the partition, and the first offset."""
     records = b"".join(encode_message(Message(body)) for body in bodies)
-    return world.session.publish_run(topic, partition, memoryview(records), len(bodies), origin=2)
+    _ticket, chosen, first = world.session.publish_run(topic, partition, memoryview(records), len(bodies), origin=2, partitions=partitions)
+    return chosen.index, first
 
 
 def test_a_topic_gets_more_partitions_and_its_groups_have_them_from_the_start(world: World) -> None:
@@ -69,8 +66,8 @@ def test_new_partitions_of_a_topic_that_keeps_its_messages_keep_them_too(single:
 
 
 def test_a_run_goes_to_the_partition_that_is_named_and_is_counted(world: World) -> None:
-    publish_run(world, "t", 0, b"abc", b"de")
-    publish_run(world, "t", 0, b"f")
+    assert publish_run(world, "t", 0, b"abc", b"de") == (0, 0)
+    assert publish_run(world, "t", 0, b"f") == (0, 2)
     world.turn()
     view = world.view()
     assert (view.message_count, view.message_bytes, view.partitions[0].end) == (3, 6, 3)
@@ -126,3 +123,8 @@ def test_a_topic_is_made_with_as_many_partitions_as_are_asked_for(single: World)
     single.session.ensure_topic("t", partitions=2)
     assert single.session.partition_count("t") == 5
     single.session.publish("t", MessageBatch.of([b"x"]), origin=1)
+    with pytest.raises(Refusal) as refused:
+        publish_run(single, "u", 0, b"x", partitions=0)
+    assert refused.value.code is RefusalCode.TOPIC_NOT_FOUND
+    publish_run(single, "u", 2, b"x", partitions=3)
+    assert {publish_run(single, "u", -1, b"x", partitions=0)[0] for _ in range(6)} == {0, 1, 2}

@@ -28,16 +28,20 @@ _INTEGER_SIZE_MAX: Final = 20  # digits and sign of 64 bits
 
 @dataclass(slots=True)
 class Answer:
-    """What a request is answered with. `ticket`: the answer waits until that is durable."""
+    """What a request is answered with. `ticket`: the answer waits until that is durable.
+
+    `publishes`: it is for messages, so the connection is not read while the disk has too many of them to sync.
+    """
 
     code: int = 0
     remark: str | None = None
     ext: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     ticket: Ticket | None = None
+    publishes: bool = False
 
 
-class RequestProblem(Exception):  # noqa: N818 - it is no error of ours
+class RequestProblem(Exception):
     """A request cannot be carried out as it is: `answer` says so. Raised by handlers, and never leaves `client.py`."""
 
     def __init__(self, code: int, remark: str) -> None:
