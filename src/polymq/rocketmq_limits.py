@@ -22,11 +22,15 @@ __all__ = [
     "JSON_BODY_SIZE_BYTES_MAX",
     "JSON_DEPTH_MAX",
     "JSON_VALUES_MAX",
+    "KEYS_PER_CONNECTION_MAX",
     "LOCKED_QUEUES_MAX",
     "LOCKED_QUEUES_PER_REQUEST_MAX",
     "MEMBERS_MAX",
     "MESSAGE_COUNT_PER_BATCH_MAX",
     "MESSAGE_COUNT_PER_PULL_MAX",
+    "NAMED_BROKERS_MAX",
+    "NAMED_SILENCE_NS_MAX",
+    "NAMED_TOPICS_MAX",
     "PHYSICAL_OFFSET_BITS",
     "PLACES_REMEMBERED_MAX",
     "PROPERTIES_SIZE_BYTES_MAX",
@@ -46,12 +50,17 @@ __all__ = [
     "QUEUES_PER_TOPIC_MAX",
     "READERS_PER_CONNECTION_MAX",
     "RECORD_SIZE_BYTES_MAX",
+    "REGISTRATION_NAME_SIZE_MAX",
+    "REGISTRATION_SIZE_BYTES_MAX",
+    "REGISTRATION_TOPICS_MAX",
     "REQUESTS_PER_FEED_MAX",
+    "ROUTE_QUEUES_MAX",
     "SENDS_PER_FEED_MAX",
     "SUBSCRIPTIONS_MAX",
     "SUBSCRIPTIONS_PER_HEARTBEAT_MAX",
     "SUBSCRIPTIONS_PER_MEMBER_MAX",
     "TOPICS_REMEMBERED_MAX",
+    "TOPIC_LIST_MAX",
     "TOPIC_SIZE_BYTES_MAX",
     "YOUNG_QUEUE_SIZE_BYTES_MAX",
 ]
@@ -91,6 +100,23 @@ TOPICS_REMEMBERED_MAX: Final = 1024
 # A message's physical offset is its partition's number and the lower bits of its offset. JavaScript's numbers hold 53 bits.
 # So a message is found again as long as its partition keeps fewer than 2,147,483,648 behind it.
 PHYSICAL_OFFSET_BITS: Final = 53 - PARTITION_BITS
+
+# What other brokers register with our name server: a cluster has some dozens of them, and a name or an address that is longer is a mistake.
+NAMED_BROKERS_MAX: Final = 1000
+NAMED_TOPICS_MAX: Final = 200_000  # of all brokers: 60 MB
+NAMED_SILENCE_NS_MAX: Final = 600 * 1_000_000_000
+REGISTRATION_NAME_SIZE_MAX: Final = 255
+# A topic takes 130 bytes of JSON, and twice its name. Read in one piece: 50 ms for as many as there may be, and names of 20 characters.
+REGISTRATION_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
+REGISTRATION_TOPICS_MAX: Final = 20_000
+# BenchmarkTest has 1024 with a real broker.
+ROUTE_QUEUES_MAX: Final = 65_536
+# Names in one answer: 1 MB, and 10 ms to write.
+TOPIC_LIST_MAX: Final = 50_000
+# One client has one key; a proxy may speak for some.
+KEYS_PER_CONNECTION_MAX: Final = 64
+
+assert REGISTRATION_TOPICS_MAX * (2 * TOPIC_SIZE_BYTES_MAX + 130) < REGISTRATION_SIZE_BYTES_MAX < FRAME_SIZE_BYTES_MAX
 
 # A real client id is an address, a process and a time: 40 characters.
 CLIENT_ID_SIZE_MAX: Final = 512

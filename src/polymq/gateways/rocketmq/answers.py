@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     Handler = Callable[["RocketmqClient", Request], "Answer | None"]
 
-__all__ = ["Answer", "Handler", "RequestProblem", "failed", "integer", "refused", "required", "truth"]
+__all__ = ["TOO_MANY", "Answer", "Handler", "RequestProblem", "failed", "integer", "refused", "required", "truth"]
 
+# With SYSTEM_BUSY.
+TOO_MANY: Final = "too many questions wait for the disk"
 _INTEGER_SIZE_MAX: Final = 20  # digits and sign of 64 bits
 
 

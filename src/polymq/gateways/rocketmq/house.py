@@ -14,6 +14,7 @@ from polymq.gateways.rocketmq.holds import Holds
 from polymq.gateways.rocketmq.jobs import Jobs
 from polymq.gateways.rocketmq.locks import Locks
 from polymq.gateways.rocketmq.members import Members
+from polymq.gateways.rocketmq.registry import Registry
 from polymq.gateways.rocketmq.topics import Topics
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Gate(Protocol):
 
 
 class House:
-    """One broker with its name server. Whoever makes it sets what other modules provide: `gate`, `registry`."""
+    """One broker with its name server. Whoever makes it sets what the settings say otherwise, and the `gate`."""
 
     def __init__(
         self,
@@ -86,13 +87,13 @@ class House:
         self.jobs = Jobs()
         self.holds = Holds(self)
         self.gate: Gate | None = None
-        # Who may do everything with what is the groups' own: their retry and dead-letter topics.
+        # Does what belongs to a group, whose right has been asked for: retry and dead-letter topics.
         self.inner = broker.session(Principal("rocketmq", principal.namespace))
         self.members = Members(broker.kernel.leases, clock.monotonic_ns, self.holds.heard)
         self.members.register(broker.statistics)
         self.locks = Locks()
         self.delays = Delays()
-        self.registry: object = None
+        self.registry = Registry(clock.monotonic_ns)
         broker.feeders += [self.jobs, self.holds]
         broker.follow(self.holds)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.cursor_group import NOT_COMMITTED
 from polymq.errors import Refusal, RefusalCode, StoreFailed
-from polymq.gateways.rocketmq.answers import Answer, failed, integer, refused, required
+from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, failed, integer, refused, required
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.rocketmq_limits import YOUNG_QUEUE_SIZE_BYTES_MAX
 from polymq.wire.records import parse_header
@@ -113,7 +113,7 @@ class _Question:
 def _ask(client: RocketmqClient, request: Request, ask: Callable[[], Answer | None]) -> Answer | None:
     if client.house.jobs.begin(_Question(client, request, ask)):
         return None
-    return Answer(ResponseCode.SYSTEM_BUSY, "too many questions wait for the disk")
+    return Answer(ResponseCode.SYSTEM_BUSY, TOO_MANY)
 
 
 def _search(client: RocketmqClient, request: Request) -> Answer | None:

@@ -260,7 +260,8 @@ def _read_on(pull: Pull, reader: Reader) -> None:
         room = at + stored_room(piece, spot, size_left)
         if room > len(buffer):
             larger = house.room(room)
-            larger[:at] = buffer[:at]
+            if at > PULL_HEAD_SIZE_BYTES:
+                larger[:at] = buffer[:at]
             buffer = larger
         at, count, pull.next, scanned = encode_stored(buffer, at, piece, spot, wanted, count_left, size_left)
         count_left -= count

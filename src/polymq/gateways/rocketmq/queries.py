@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode, StoreFailed
-from polymq.gateways.rocketmq.answers import Answer, failed, integer, required, truth
-from polymq.gateways.rocketmq.filters import check_filter
+from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, failed, integer, required, truth
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import offset_at, parse_physical_offset, physical_offset
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.core.ports import Log, Reader
-    from polymq.core.session import Session
     from polymq.gateways.rocketmq.answers import Handler
     from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.protocols.rocketmq.events import Request
@@ -79,25 +78,30 @@ class _LookUp:
         return True
 
 
-def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None], None], *, session: Session | None = None) -> bool:
-    """Find a message by its physical offset, for who may read it (another than the client, if `session` says so).
+def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None], None], *, group: str = "") -> None:
+    """Find a message by its physical offset, for who may read it: `then` gets it, at once or in a later turn; None: there is none.
 
-    `then` gets it, at once or in a later turn; None: there is none.
-
-    False: too many wait already, and nobody is told anything. Raises Refusal.
+    `group`: for who may be in that one, which is less. Raises Refusal, RequestProblem; then nobody is told anything.
     """
+    session = client.house.inner if group else client.session
     place = parse_physical_offset(physical)
-    if place is None:
-        raise Refusal(RefusalCode.MESSAGE_NOT_FOUND)
-    number, low = place
-    session = session or client.session
-    name, index = session.place_of(number)
+    try:
+        name, index = session.place_of(-1 if place is None else place[0])
+    except Refusal as refusal:
+        if refusal.code is not RefusalCode.MESSAGE_NOT_FOUND:
+            raise
+        then(None)
+        return
+    assert place is not None
+    if group:
+        client.session.require(Action.SUBSCRIBE, name, group)
     log = session.log(name, index)
-    offset = offset_at(low, log.end)
+    offset = offset_at(place[1], log.end)
     topic = to_topic(name)
     if topic is None or offset is None or not log.start <= offset < log.readable:
-        raise Refusal(RefusalCode.MESSAGE_NOT_FOUND)
-    return client.house.jobs.begin(_LookUp(client, (topic, index, log, offset), then))
+        then(None)
+    elif not client.house.jobs.begin(_LookUp(client, (topic, index, log, offset), then)):
+        raise RequestProblem(ResponseCode.SYSTEM_BUSY, TOO_MANY)
 
 
 def _messages(piece: Slice) -> list[Message]:
@@ -115,24 +119,12 @@ def _view(client: RocketmqClient, request: Request) -> Answer | None:
     physical = integer(request, "offset")
 
     def then(found: Found | None) -> None:
-        client.answer(request, _no_message(physical) if found is None else Answer(body=encoded(client, found)))
+        client.answer(
+            request, failed(f"can not find message by the offset, {physical}") if found is None else Answer(body=encoded(client, found))
+        )
 
-    try:
-        if look_up(client, physical, then):
-            return None
-    except Refusal as refusal:
-        if refusal.code is not RefusalCode.MESSAGE_NOT_FOUND:
-            raise
-        return _no_message(physical)
-    return _too_many()
-
-
-def _no_message(physical: int) -> Answer:
-    return failed(f"can not find message by the offset, {physical}")
-
-
-def _too_many() -> Answer:
-    return Answer(ResponseCode.SYSTEM_BUSY, "too many questions wait for the disk")
+    look_up(client, physical, then)
+    return None
 
 
 class _Scan:
@@ -258,11 +250,10 @@ def _query(client: RocketmqClient, request: Request) -> Answer | None:
     scans = [_Scan(index, session.log(name, index), begin_ns, end_ns) for index in range(client.house.topics.queues(session, topic) or 0)]
     if not scans or not required(request, "key"):
         return Answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND)
-    return None if client.house.jobs.begin(_Query(client, request, topic, scans)) else _too_many()
+    return None if client.house.jobs.begin(_Query(client, request, topic, scans)) else Answer(ResponseCode.SYSTEM_BUSY, TOO_MANY)
 
 
 HANDLERS: Final[dict[int, Handler]] = {
     RequestCode.QUERY_MESSAGE: _query,
     RequestCode.VIEW_MESSAGE_BY_ID: _view,
-    RequestCode.CHECK_CLIENT_CONFIG: check_filter,
 }
