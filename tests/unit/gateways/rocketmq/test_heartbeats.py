@@ -170,6 +170,13 @@ def test_a_heartbeat_names_so_many_groups_at_most(world: GroupWorld, caller: Cal
     assert members(caller) == ["a"]
 
 
+def test_a_heartbeat_names_so_many_subscriptions_at_most(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats_module, "SUBSCRIPTIONS_PER_HEARTBEAT_MAX", 4)
+    assert caller.ask(BEAT, heartbeat("a", "G", "H")).code == 0
+    assert caller.ask(BEAT, heartbeat("b", "G", "H", "I")).code == ResponseCode.SYSTEM_ERROR
+    assert members(caller) == ["a"]
+
+
 def test_pulls_that_wait_for_a_newer_subscription_look_again(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     caller.ask(BEAT, heartbeat("a", "G", version=1))
     heard: list[str] = []
