@@ -62,8 +62,8 @@ __all__ = [
     "TOPICS_REMEMBERED_MAX",
     "TOPIC_LIST_MAX",
     "TOPIC_SIZE_BYTES_MAX",
-    "YOUNG_QUEUE_SIZE_BYTES_MAX",
     "UNUSUAL_HEADER_SIZE_BYTES_MAX",
+    "YOUNG_QUEUE_SIZE_BYTES_MAX",
 ]
 
 # com.rocketmq.remoting.frameMaxLength: what every real peer takes. It counts all of the frame but its first four bytes.
