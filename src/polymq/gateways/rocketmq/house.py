@@ -90,6 +90,7 @@ class House:
         # Does what belongs to a group, whose right has been asked for: retry and dead-letter topics.
         self.inner = broker.session(Principal("rocketmq", principal.namespace))
         self.members = Members(broker.kernel.leases, clock.monotonic_ns, self.holds.heard)
+        self.members.register(broker.statistics)
         self.locks = Locks()
         self.delays = Delays()
         self.registry = Registry(clock.monotonic_ns)

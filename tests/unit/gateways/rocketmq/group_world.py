@@ -62,10 +62,10 @@ class Caller:
     def carry_on(self, step: Callable[[], bool]) -> bool:
         return step()
 
-    def ask(self, code: int, body: object = b"", *, version: int = 409, **ext: str) -> Answer:
+    def ask(self, code: int, body: object = b"", said: Mapping[str, str] | None = None, *, version: int = 409, **ext: str) -> Answer:
         """Ask for something; gives the answer, which may have come later in the same turn."""
         data = body if isinstance(body, bytes) else orjson.dumps(body)
-        request = Request(code, 1, 0, ext, data, version=version)
+        request = Request(code, 1, 0, {**(said or {}), **ext}, data, version=version)
         try:
             answer = HANDLERS[code](cast("RocketmqClient", self), request)
         except RequestProblem as problem:

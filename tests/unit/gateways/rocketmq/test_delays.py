@@ -162,7 +162,7 @@ def test_a_delayed_message_survives_a_kill_and_comes_to_its_queue_as_a_new_recor
     assert answer.ticket.state is TicketState.PENDING
     world.turn()
     assert answer.ticket.state is TicketState.DONE
-    number = world.broker.catalogue.topics["", "T"].partitions[2].schedule.log.number  # type: ignore[union-attr]
+    number = world.broker.catalogue.topics["", "T"].partitions[2].schedule.log.number
     assert answer.code == 0
     assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("2", "0")
     assert answer.ext["msgId"] == f"7F000001000051AF{physical_offset(number, 0):016X}"

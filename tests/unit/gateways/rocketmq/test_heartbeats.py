@@ -172,7 +172,7 @@ def test_who_may_not_join_a_group_is_not_registered_at_all() -> None:
 def test_leaving_never_fails(world: GroupWorld, caller: Caller) -> None:
     caller.ask(BEAT, heartbeat("a", "G", producers=("P",)))
     for ext in ({}, {"clientID": "b", "consumerGroup": "G"}, {"clientID": "a", "consumerGroup": "", "producerGroup": ""}):
-        assert caller.ask(RequestCode.UNREGISTER_CLIENT, **ext).code == 0
+        assert caller.ask(RequestCode.UNREGISTER_CLIENT, said=ext).code == 0
     assert len(world.house.members) == 2
     assert caller.ask(RequestCode.UNREGISTER_CLIENT, clientID="a", consumerGroup="G", producerGroup="P").code == 0
     assert len(world.house.members) == 0

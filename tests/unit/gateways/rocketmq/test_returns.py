@@ -136,7 +136,7 @@ def test_what_was_tried_too_often_is_given_up(
     world: GroupWorld, caller: Caller, level: str, times: int, ext: dict[str, str], version: int
 ) -> None:
     offset = put(world, reconsume_times=times)
-    answer = caller.ask(BACK, version=version, group="G", offset=str(offset), delayLevel=level, **ext)
+    answer = caller.ask(BACK, version=version, group="G", offset=str(offset), delayLevel=level, said=ext)
     assert answer.code == 0
     ((_body, extra),) = stored(world, "%DLQ%G")
     assert extra.reconsume_times == times + 1
@@ -156,7 +156,7 @@ def test_what_was_tried_too_often_is_given_up(
     ("times", "ext", "version"), [(3, {"maxReconsumeTimes": "3"}, 120), (15, {}, 409), (16, {"maxReconsumeTimes": "17"}, 121)]
 )
 def test_an_old_client_has_no_say_in_how_often(world: GroupWorld, caller: Caller, times: int, ext: dict[str, str], version: int) -> None:
-    caller.ask(BACK, version=version, group="G", offset=str(put(world, reconsume_times=times)), delayLevel="0", **ext)
+    caller.ask(BACK, version=version, group="G", offset=str(put(world, reconsume_times=times)), delayLevel="0", said=ext)
     world.turn(7200 * SECOND_NS)
     assert [len(stored(world, topic)) for topic in ("%RETRY%G", "%DLQ%G")] == [1, 0]
 
@@ -192,7 +192,7 @@ def test_a_message_that_is_not_there_is_an_error_in_the_real_brokers_words(world
 
 @pytest.mark.parametrize("ext", [{}, {"group": "G"}, {"group": "G", "offset": "x", "delayLevel": "0"}, {"group": "G", "offset": "0"}])
 def test_a_request_without_what_it_needs_is_an_error(caller: Caller, ext: dict[str, str]) -> None:
-    assert caller.ask(BACK, **ext).code == ResponseCode.SYSTEM_ERROR
+    assert caller.ask(BACK, said=ext).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_properties_that_become_too_large_are_an_error(world: GroupWorld, caller: Caller) -> None:
