@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from polymq.core.access import Action, Permission, Principal
@@ -7,7 +9,8 @@ from polymq.core.cursor_group import NOT_COMMITTED
 from polymq.core.patterns import EVERYTHING
 from polymq.errors import Refusal, RefusalCode
 
-from .conftest import World
+if TYPE_CHECKING:
+    from .conftest import World
 
 
 def test_a_consumer_reads_without_the_right_to_read_everything(single: World) -> None:

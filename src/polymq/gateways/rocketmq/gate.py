@@ -145,7 +145,8 @@ class AclGate:
         """`white`: addresses that need no key at all, and may do everything."""
         self._accounts = {key: (account, account.principal()) for key, account in accounts.items()}
         self._white = white
-        self._sessions: dict[RocketmqClient, dict[Principal, Session]] = {}
+        # By the identity of their principals, which are kept as long as this is.
+        self._sessions: dict[RocketmqClient, dict[int, Session]] = {}
 
     def admit(self, client: RocketmqClient, request: Request) -> Answer | None:
         """Let a request pass, or say why not."""
@@ -177,13 +178,12 @@ class AclGate:
         if client.session.principal is principal:
             return None
         sessions = self._sessions.setdefault(client, {})
-        if client.session.principal not in sessions:
-            sessions[client.session.principal] = client.session
-        session = sessions.get(principal)
+        sessions.setdefault(id(client.session.principal), client.session)
+        session = sessions.get(id(principal))
         if session is None:
             if len(sessions) > KEYS_PER_CONNECTION_MAX:
                 return _no(f"more than {KEYS_PER_CONNECTION_MAX} access keys on one connection")
-            session = sessions[principal] = client.house.broker.session(principal)
+            session = sessions[id(principal)] = client.house.broker.session(principal)
         client.session = session
         return None
 

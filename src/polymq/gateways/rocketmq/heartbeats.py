@@ -18,7 +18,7 @@ from polymq.gateways.rocketmq.members import Joining, Subscription
 from polymq.protocols.rocketmq.bodies import encode_consumer_list, parse_heartbeat
 from polymq.protocols.rocketmq.codes import Language, RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
-from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, GROUPS_PER_HEARTBEAT_MAX
+from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, GROUPS_PER_HEARTBEAT_MAX, SUBSCRIPTIONS_PER_HEARTBEAT_MAX
 
 if TYPE_CHECKING:
     from polymq.gateways.rocketmq.answers import Handler
@@ -42,6 +42,8 @@ def _heartbeat(client: RocketmqClient, request: Request) -> Answer:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"a client id has 1 to {CLIENT_ID_SIZE_MAX} characters")
     if len(heartbeat.producers) + len(heartbeat.consumers) > GROUPS_PER_HEARTBEAT_MAX:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"more than {GROUPS_PER_HEARTBEAT_MAX} groups in one heartbeat")
+    if sum(len(said.subscriptions) for said in heartbeat.consumers) > SUBSCRIPTIONS_PER_HEARTBEAT_MAX:
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"more than {SUBSCRIPTIONS_PER_HEARTBEAT_MAX} subscriptions in one heartbeat")
     consumers = [said for said in heartbeat.consumers if is_valid_group(said.group)]
     for said in consumers:
         require_group(client.session, said.group, (each.topic for each in said.subscriptions))

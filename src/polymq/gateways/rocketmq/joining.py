@@ -33,7 +33,7 @@ def read_body(request: Request, parse: Callable[[bytes], _Body]) -> _Body:
     try:
         return parse(request.body)
     except RemoteProtocolError as error:
-        raise RequestProblem(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, error.reason) from None
 
 
 def require_group(session: Session, group: str, topics: Iterable[str] = ()) -> None:

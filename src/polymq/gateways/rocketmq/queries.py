@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode, StoreFailed
-from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, failed, integer, required, truth
+from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, failed, integer, required, truth
 from polymq.gateways.rocketmq.filters import check_filter
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.core.ports import Log, Reader
-    from polymq.core.session import Session
     from polymq.gateways.rocketmq.answers import Handler
     from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.protocols.rocketmq.events import Request
@@ -79,12 +79,12 @@ class _LookUp:
         return True
 
 
-def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None], None], *, session: Session | None = None) -> bool:
-    """Find a message by its physical offset, for who may read it (another than the client, if `session` says so).
+def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None], None], *, group: str = "") -> None:
+    """Find a message by its physical offset, for who may read it: `then` gets it, at once or in a later turn; None: there is none.
 
-    `then` gets it, at once or in a later turn; None: there is none. False: too many wait already, and nobody is told anything. Raises Refusal.
+    `group`: for who may be in that one, which is less. Raises Refusal, RequestProblem; then nobody is told anything.
     """
-    session = session or client.session
+    session = client.house.inner if group else client.session
     place = parse_physical_offset(physical)
     try:
         name, index = session.place_of(-1 if place is None else place[0])
@@ -92,15 +92,17 @@ def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None]
         if refusal.code is not RefusalCode.MESSAGE_NOT_FOUND:
             raise
         then(None)
-        return True
+        return
     assert place is not None
+    if group:
+        client.session.require(Action.SUBSCRIBE, name, group)
     log = session.log(name, index)
     offset = offset_at(place[1], log.end)
     topic = to_topic(name)
     if topic is None or offset is None or not log.start <= offset < log.readable:
         then(None)
-        return True
-    return client.house.jobs.begin(_LookUp(client, (topic, index, log, offset), then))
+    elif not client.house.jobs.begin(_LookUp(client, (topic, index, log, offset), then)):
+        raise RequestProblem(ResponseCode.SYSTEM_BUSY, TOO_MANY)
 
 
 def _messages(piece: Slice) -> list[Message]:
@@ -122,7 +124,8 @@ def _view(client: RocketmqClient, request: Request) -> Answer | None:
             request, failed(f"can not find message by the offset, {physical}") if found is None else Answer(body=encoded(client, found))
         )
 
-    return None if look_up(client, physical, then) else Answer(ResponseCode.SYSTEM_BUSY, TOO_MANY)
+    look_up(client, physical, then)
+    return None
 
 
 class _Scan:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import Refusal
 from polymq.gateways.rocketmq.answers import Answer, failed, integer, refused, required
 from polymq.gateways.rocketmq.delays import Deferred
 from polymq.gateways.rocketmq.joining import require_group
@@ -108,14 +108,8 @@ def _send_back(client: RocketmqClient, request: Request) -> Answer | None:
             answer = refused(refusal)
         client.answer(request, answer)
 
-    try:
-        if look_up(client, wanted.physical, then, session=house.inner):
-            return None
-    except Refusal as refusal:
-        if refusal.code is not RefusalCode.MESSAGE_NOT_FOUND:
-            raise
-        return _not_found(wanted.physical)
-    return Answer(ResponseCode.SYSTEM_BUSY, "too many questions wait for the disk")
+    look_up(client, wanted.physical, then, group=group)
+    return None
 
 
 def _not_found(physical: int) -> Answer:

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import orjson
 import pytest
 
 from polymq.core.access import Action, Permission, Principal
 from polymq.core.group import GroupKind
 from polymq.core.patterns import EVERYTHING, compile_pattern
+from polymq.gateways.contract import Peer
+from polymq.gateways.effects import Send
 from polymq.gateways.rocketmq import heartbeats as heartbeats_module
+from polymq.gateways.rocketmq.client import RocketmqClient
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
+from polymq.protocols.rocketmq.decode import Decoder
+from polymq.protocols.rocketmq.encode import encode_request
+from polymq.protocols.rocketmq.events import Request
 from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, JSON_BODY_SIZE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from polymq.gateways.effects import Effect
 
 from .group_world import SECOND_NS, Caller, GroupWorld, heartbeat, subscription
 
@@ -56,6 +67,33 @@ def test_a_newcomer_is_told_before_its_heartbeat_is_answered_and_the_others_in_t
     world.turn(SECOND_NS)
     assert (caller.said, other.said) == ([NOTICE], [NOTICE])
     assert members(caller) == ["a", "b"]
+
+
+def test_over_a_connection_the_notice_comes_before_the_answer_and_the_end_of_an_old_connection_evicts_nobody(world: GroupWorld) -> None:
+    """The real broker's order on the wire, with a heartbeat as a Java client has sent it."""
+    beat = encode_request(BEAT, 38, body=orjson.dumps(heartbeat("192.0.2.2@31073#1075436622474", "CG1")))
+    old, new = (RocketmqClient(world.house, Peer("192.0.2.2", port)) for port in (1000, 1001))
+    for client in (old, new):
+        effects: list[Effect] = []
+        assert client.feed(memoryview(beat), effects) == len(beat)
+        events: list[object] = []
+        data = b"".join(effect.data for effect in effects if isinstance(effect, Send))
+        Decoder(world.house.settings, server=False).feed(memoryview(data), events)  # type: ignore[arg-type]
+        answers = [event for event in events if isinstance(event, Request)]
+        if client is old:
+            assert [(each.code, each.opaque, each.flag) for each in answers] == [(40, 1, 2), (0, 38, 1)]
+            assert answers[0].ext == {"consumerGroup": "CG1"}
+            assert answers[1].version == 409
+    old.ended()
+    assert members(world.caller(), "CG1") == ["192.0.2.2@31073#1075436622474"]
+    rung: list[bool] = []
+    new.ring = lambda: rung.append(True)
+    world.turn(SECOND_NS)
+    said: list[Effect] = []
+    new.woken(said)
+    assert (len(rung), len(said)) == (1, 1)
+    new.ended()
+    assert world.house.members.group("CG1") is None
 
 
 def test_broadcasting_consumers_have_no_retry_topic(world: GroupWorld, caller: Caller) -> None:
@@ -113,7 +151,7 @@ def test_groups_that_cannot_be_are_left_out_and_the_others_are_registered(world:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"nonsense", b'{"clientID":{}}', b'{"clientID":"a","consumerDataSet":[5]}', b"{" * 100_000]
+    [b"", b"{", b"[]", b"nonsense", b'{"clientID":{}}', b"{" * 100_000]
     + [b'{"clientID":"%b"}' % name for name in (b"", b"x" * (CLIENT_ID_SIZE_MAX + 1))]
     + [b'{"clientID":"a"}' + b" " * JSON_BODY_SIZE_BYTES_MAX],
 )
@@ -129,6 +167,13 @@ def test_a_heartbeat_names_so_many_groups_at_most(world: GroupWorld, caller: Cal
     monkeypatch.setattr(heartbeats_module, "GROUPS_PER_HEARTBEAT_MAX", 2)
     assert caller.ask(BEAT, heartbeat("a", "G", producers=("P",))).code == 0
     assert caller.ask(BEAT, heartbeat("b", "G", "H", producers=("P",))).code == ResponseCode.SYSTEM_ERROR
+    assert members(caller) == ["a"]
+
+
+def test_a_heartbeat_names_so_many_subscriptions_at_most(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats_module, "SUBSCRIPTIONS_PER_HEARTBEAT_MAX", 4)
+    assert caller.ask(BEAT, heartbeat("a", "G", "H")).code == 0
+    assert caller.ask(BEAT, heartbeat("b", "G", "H", "I")).code == ResponseCode.SYSTEM_ERROR
     assert members(caller) == ["a"]
 
 

@@ -49,7 +49,7 @@ class Names:
         assert found is not None
         return found
 
-    def ask(self, code: int, body: bytes = b"", **ext: str) -> Any:
+    def ask(self, code: int, body: bytes = b"", **ext: Any) -> Any:
         """Ask for something that is there."""
         found = self.answer(code, body, **ext)
         assert found.code == ResponseCode.SUCCESS, found.remark
@@ -66,7 +66,13 @@ class Names:
 
     def register(self, name: str, *topics: str, address: str = "10.0.0.2:10911", caller: Caller | None = None, **ext: str) -> Answer:
         body = write_registration([TopicConfig(topic, 2, 2) for topic in topics], DataVersion(1, 5))
-        fields = {"brokerName": name, "brokerAddr": address, "clusterName": "C2", "haServerAddr": "10.0.0.2:10912", "brokerId": "0"}
+        fields: dict[str, Any] = {
+            "brokerName": name,
+            "brokerAddr": address,
+            "clusterName": "C2",
+            "haServerAddr": "10.0.0.2:10912",
+            "brokerId": "0",
+        }
         fields["bodyCrc32"] = str(zlib.crc32(body) & 0x7FFFFFFF)
         return self.answer(RequestCode.REGISTER_BROKER, body, caller=caller, **(fields | ext))
 
@@ -213,7 +219,7 @@ def test_no_more_topics_in_one_answer_than_there_may_be(monkeypatch: pytest.Monk
 def test_a_broker_goes_when_it_says_so_or_says_nothing() -> None:
     names = Names()
     names.register("broker-b", "u")
-    fields = {"brokerName": "broker-b", "brokerAddr": "10.0.0.2:10911", "clusterName": "C2", "brokerId": "0"}
+    fields: dict[str, Any] = {"brokerName": "broker-b", "brokerAddr": "10.0.0.2:10911", "clusterName": "C2", "brokerId": "0"}
     assert names.answer(RequestCode.UNREGISTER_BROKER, **fields).code == ResponseCode.SUCCESS
     names.house.auto_create_on_route = False
     names.no_route("u")
@@ -226,7 +232,7 @@ def test_a_broker_goes_when_it_says_so_or_says_nothing() -> None:
 
 def test_a_version_is_asked_for_before_all_is_told_again() -> None:
     names = Names()
-    fields = {"brokerName": "broker-b", "brokerAddr": "10.0.0.2:10911", "clusterName": "C2", "brokerId": "0"}
+    fields: dict[str, Any] = {"brokerName": "broker-b", "brokerAddr": "10.0.0.2:10911", "clusterName": "C2", "brokerId": "0"}
     body = orjson.dumps(DataVersion(1, 5).fields())
     assert names.answer(RequestCode.QUERY_DATA_VERSION, body, **fields).ext == {"changed": "true"}
     names.register("broker-b", "u")
@@ -254,7 +260,7 @@ def test_a_version_is_asked_for_before_all_is_told_again() -> None:
         ),
     ],
 )
-def test_registrations_that_are_wrong(ext: dict[str, str], remark: str) -> None:
+def test_registrations_that_are_wrong(ext: dict[str, Any], remark: str) -> None:
     names = Names()
     found = names.register("broker-b", "u", **ext)
     assert (found.code, found.remark) == (ResponseCode.SYSTEM_ERROR, remark)
