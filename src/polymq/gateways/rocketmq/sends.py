@@ -49,10 +49,10 @@ class Sending:
     queue_id: int
     body: bytes
     properties: bytes = b""
-    sys_flag: int = 0
+    sysflag: int = 0
     flag: int = 0
     born_ms: int = 0
-    reconsume_times: int = 0
+    reconsume: int = 0
     max_reconsume: int | None = None
     default_queues: int = 0
     batch: bool = False
@@ -60,12 +60,12 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where messages were put: `count` of them from `offset` on. `number` is the partition's."""
+    """Where messages were put: `count` of them from `offset` on; the first is called `physical`."""
 
     ticket: Ticket
     queue_id: int
     offset: int
-    number: int
+    physical: int
     count: int = 1
 
 
@@ -148,7 +148,7 @@ def _send(client: RocketmqClient, request: Request) -> Answer | None:
             f"maybe msg body or properties length not matched. msg body length limit {settings.body_size_bytes_max}B, "
             f"msg properties length limit {PROPERTIES_SIZE_BYTES_MAX}B."
         )
-    if sending.sys_flag & SysFlag.TRANSACTION_ROLLBACK == SysFlag.TRANSACTION_PREPARED or (
+    if sending.sysflag & SysFlag.TRANSACTION_ROLLBACK == SysFlag.TRANSACTION_PREPARED or (
         properties.get(sending.properties, properties.TRANSACTION_PREPARED) == "true"
     ):
         return Answer(ResponseCode.NO_PERMISSION, "transaction messages are not supported here")
@@ -160,7 +160,7 @@ def _send(client: RocketmqClient, request: Request) -> Answer | None:
         answer = client.house.delays.take(client, sending)
         if answer is not None:
             return answer
-    return send_answer(client, store(client, sending))
+    return send_answer(client, store(client, sending), sending)
 
 
 def _illegal(words: str) -> Answer:
@@ -179,10 +179,10 @@ def read_sending(request: Request) -> Sending:
         queue_id=integer(request, names["queue_id"]),
         body=request.body,
         properties=properties_text.encode("utf-8", "replace"),
-        sys_flag=_small(integer(request, names["sys_flag"], 0)),
+        sysflag=_small(integer(request, names["sys_flag"], 0)),
         flag=_small(integer(request, names["flag"], 0)),
         born_ms=integer(request, names["born_ms"], 0),
-        reconsume_times=_small(integer(request, names["reconsume_times"], 0)),
+        reconsume=_small(integer(request, names["reconsume_times"], 0)),
         max_reconsume=integer(request, names["max_reconsume"]) if most else None,
         default_queues=integer(request, names["default_queues"], 0),
         batch=request.code == RequestCode.SEND_BATCH_MESSAGE or truth(request, names["batch"]),
@@ -228,7 +228,7 @@ def _redirected(sending: Sending) -> Sending:
     if not is_retry_topic(sending.topic):
         return sending
     most = sending.max_reconsume if sending.max_reconsume is not None else _RECONSUME_TIMES_MAX
-    if sending.reconsume_times < most:
+    if sending.reconsume < most:
         return sending
     raw = sending.properties
     for name in _LATER:
@@ -259,7 +259,7 @@ def _check_queue(client: RocketmqClient, sending: Sending) -> None:
 
 def extra_of(client: RocketmqClient, sending: Sending, raw: bytes) -> Extra:
     """Say what a message has besides its body. `raw` are its properties."""
-    sys_flag = sending.sys_flag & ~(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+    sys_flag = sending.sysflag & ~(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
     if len(client.born_host) != 4:
         sys_flag |= SysFlag.BORN_HOST_V6
     return Extra(
@@ -268,7 +268,7 @@ def extra_of(client: RocketmqClient, sending: Sending, raw: bytes) -> Extra:
         born_ms=sending.born_ms,
         born_host=client.born_host,
         born_port=client.peer.port,
-        reconsume_times=sending.reconsume_times,
+        reconsume_times=sending.reconsume,
         properties=raw,
     )
 
@@ -299,7 +299,7 @@ def _append(client: RocketmqClient, sending: Sending, records: bytes, count: int
     except Refusal as refusal:
         answer = _send_refused(client, sending.topic, sending.queue_id, refusal)
         raise RequestProblem(answer.code, answer.remark or "") from refusal
-    return Stored(ticket, partition.index, offset, partition.number, count)
+    return Stored(ticket, partition.index, offset, physical_offset(partition.number, offset), count)
 
 
 def _send_batch(client: RocketmqClient, sending: Sending) -> Answer:
@@ -322,16 +322,16 @@ def _send_batch(client: RocketmqClient, sending: Sending) -> Answer:
             return _illegal(f"msg properties length limit {PROPERTIES_SIZE_BYTES_MAX}B.")
         extra = replace(extra_of(client, sending, raw), flag=part.flag)
         records.append(encode_message(make_message(part.body, extra)))
-    return send_answer(client, _append(client, sending, b"".join(records), len(records)))
+    return send_answer(client, _append(client, sending, b"".join(records), len(records)), sending)
 
 
-def send_answer(client: RocketmqClient, stored: Stored) -> Answer:
-    """Say where messages were put, when that is safe."""
+def send_answer(client: RocketmqClient, stored: Stored, sending: Sending) -> Answer:
+    """Say where messages were put, when that is safe. The queue is the one that was asked for, even if they come there later."""
     port = client.house.facts.port
-    first = physical_offset(stored.number, stored.offset)
+    physicals = range(stored.physical, stored.physical + stored.count)
     ext = {
-        "msgId": ",".join([offset_message_id(client.store_host, port, first + index) for index in range(stored.count)]),
-        "queueId": str(stored.queue_id),
+        "msgId": ",".join([offset_message_id(client.store_host, port, physical) for physical in physicals]),
+        "queueId": str(sending.queue_id if sending.queue_id >= 0 else stored.queue_id),
         "queueOffset": str(stored.offset),
         "MSG_REGION": client.house.settings.region,
         "TRACE_ON": "true",
