@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polymq.gateways.rocketmq.house import House
     from polymq.protocols.rocketmq.events import Request
 
-__all__ = ["HANDLERS", "Topics", "no_queue", "no_topic"]
+__all__ = ["HANDLERS", "Topics", "no_topic"]
 
 # Of a group's retry and dead-letter topics, as the real broker has it.
 _QUEUES_OF_GROUPS_TOPICS: Final = 1
@@ -79,11 +79,6 @@ class Topics:
 def no_topic(topic: str) -> Answer:
     """Say that a topic is not there."""
     return Answer(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
-
-
-def no_queue(topic: str, queue_id: int, queues: int) -> Answer:
-    """Say that a topic has no such queue."""
-    return failed(f"queueId[{queue_id}] is illegal, topic:[{topic}] has {queues} queues")
 
 
 def _change(client: RocketmqClient, request: Request) -> Answer:
