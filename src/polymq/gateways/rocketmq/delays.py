@@ -18,6 +18,7 @@ from polymq.gateways.rocketmq.sends import Stored, extra_of, send_answer
 from polymq.limits import OFFSET_BITS, OFFSET_MAX
 from polymq.protocols.rocketmq import properties as names
 from polymq.protocols.rocketmq.codes import ResponseCode
+from polymq.protocols.rocketmq.ids import physical_offset
 from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, make_message
 from polymq.rocketmq_limits import DELAY_LEVELS_MAX, PROPERTIES_SIZE_BYTES_MAX
 
@@ -119,7 +120,8 @@ class Delays:
             origin=ORIGIN_ROCKETMQ,
             delay_ns=arranged.delay_ns,
         )
-        return send_answer(client, Stored(ticket, queue_id, message_id & OFFSET_MAX, message_id >> OFFSET_BITS))
+        offset = message_id & OFFSET_MAX
+        return send_answer(client, Stored(ticket, queue_id, offset, physical_offset(message_id >> OFFSET_BITS, offset)), sending)
 
     def _by_level(self, level: int, properties: Mapping[str, str], topic: str, queue_id: int) -> Deferred:
         level = min(level, len(self._levels))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import Refusal
 from polymq.gateways.rocketmq.answers import Answer, failed, integer, refused, required
 from polymq.gateways.rocketmq.delays import Deferred
 from polymq.gateways.rocketmq.joining import require_group

@@ -132,7 +132,7 @@ DELAYED = b"KEYS\x01DELAY\x02UNIQ_KEY\x01FD\x02WAIT\x01true\x02DELAY\x012\x02TAG
 
 
 def take(caller: Caller, properties: bytes = DELAYED, *, queue_id: int = 2) -> Answer | None:
-    sending = Sending("PG1", "T", queue_id, b"delayed", properties, sys_flag=0, flag=7, born_ms=NOW_MS)
+    sending = Sending("PG1", "T", queue_id, b"delayed", properties, sysflag=0, flag=7, born_ms=NOW_MS)
     return caller.house.delays.take(cast("RocketmqClient", caller), sending)
 
 
