@@ -49,7 +49,7 @@ class Names:
         assert found is not None
         return found
 
-    def ask(self, code: int, body: bytes = b"", **ext: str) -> Any:
+    def ask(self, code: int, body: bytes = b"", **ext: Any) -> Any:
         """Ask for something that is there."""
         found = self.answer(code, body, **ext)
         assert found.code == ResponseCode.SUCCESS, found.remark
