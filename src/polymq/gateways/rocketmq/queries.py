@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, failed, integer, required, truth
+from polymq.gateways.rocketmq.filters import check_filter
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import offset_at, parse_physical_offset, physical_offset
@@ -256,4 +257,5 @@ def _query(client: RocketmqClient, request: Request) -> Answer | None:
 HANDLERS: Final[dict[int, Handler]] = {
     RequestCode.QUERY_MESSAGE: _query,
     RequestCode.VIEW_MESSAGE_BY_ID: _view,
+    RequestCode.CHECK_CLIENT_CONFIG: check_filter,
 }
