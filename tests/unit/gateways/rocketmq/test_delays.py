@@ -111,6 +111,13 @@ def test_a_time_that_is_none_or_too_far_away_is_illegal(properties: dict[str, st
     )
 
 
+def test_a_timer_that_recalls_another_is_refused_rather_than_delivered() -> None:
+    for due_ms in (NOW_MS - 1, NOW_MS + 1):
+        found = arrange(TIMER_DELIVER_MS=str(due_ms), TIMER_DEL_UNIQKEY="FD")
+        assert isinstance(found, Illegal)
+        assert found.code is ResponseCode.MESSAGE_ILLEGAL
+
+
 def test_a_level_counts_rather_than_a_time_which_goes() -> None:
     found = arrange(DELAY="1", TIMER_DELAY_SEC="3", TIMER_DELAY_MS="4", TIMER_DELIVER_MS="5")
     assert found == Deferred(SECOND_NS, {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "3"})
