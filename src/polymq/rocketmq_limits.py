@@ -32,6 +32,7 @@ __all__ = [
     "NAMED_SILENCE_NS_MAX",
     "NAMED_TOPICS_MAX",
     "PHYSICAL_OFFSET_BITS",
+    "PLACES_PER_CONNECTION_MAX",
     "PLACES_REMEMBERED_MAX",
     "PROPERTIES_SIZE_BYTES_MAX",
     "PULLS_MAX",
@@ -142,6 +143,8 @@ FILTERS_REMEMBERED_MAX: Final = 4096
 YOUNG_QUEUE_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 # Where the messages of a queue are said to be is worked out once for each; 300 bytes.
 PLACES_REMEMBERED_MAX: Final = 16_384
+# The queues that one connection sends to.
+PLACES_PER_CONNECTION_MAX: Final = 1024
 # A consumer holds one pull for each queue that it has: 1,000 topics of four queues are 4,000. Each is 700 bytes here.
 PULLS_PER_CONNECTION_MAX: Final = 8192
 PULLS_MAX: Final = 65_536
