@@ -154,10 +154,14 @@ class Holds:
     def show(self) -> None:
         """Wake those that have what they waited for."""
         if self._behind:
-            for number in self._behind:
-                for pull in [pull for pull in self._held.get(number, ()) if pull.log.readable > pull.next]:
-                    self.make_ready(pull)
-            self._behind.clear()
+            for number in list(self._behind):
+                pulls = list(self._held.get(number, ()))
+                # In a turn that answers nobody this is called before the commit as well.
+                if all(pull.log.readable >= pull.log.end for pull in pulls):
+                    del self._behind[number]
+                for pull in pulls:
+                    if pull.log.readable > pull.next:
+                        self.make_ready(pull)
         if self._cold:
             for pull in [pull for pull in self._cold if pull.reader is None or not pull.reader.is_stalled]:
                 self.make_ready(pull)

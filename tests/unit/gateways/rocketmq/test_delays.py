@@ -15,6 +15,7 @@ from polymq.protocols.rocketmq.stored import decode_stored, encode_stored, store
 from polymq.rocketmq_limits import DELAY_LEVELS_MAX
 
 from .group_world import Caller, GroupWorld
+from .harness import World, bodies
 
 if TYPE_CHECKING:
     from polymq.gateways.rocketmq.answers import Answer
@@ -225,3 +226,16 @@ def test_what_cannot_be_is_not_taken(world: GroupWorld) -> None:
     ]
     world.turn(9 * SECOND_NS)
     assert pull(world, 2) == []
+
+
+def test_a_pull_that_is_held_has_a_delayed_message_when_it_is_due() -> None:
+    """Though nobody else says anything in that turn."""
+    world = World()
+    talk = world.connect()
+    assert talk.put("T", b"later", properties="DELAY\x011").code == 0
+    assert talk.pull("T", queue=0) is None
+    world.wait(0.999)
+    assert talk.hear() == []
+    world.wait(0.001)
+    (answer,) = talk.hear()
+    assert bodies(answer) == [b"later"]
