@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from polymq.clients.rocketmq_routes import MessageQueue, java_order
+from polymq.clients.rocketmq_routes import java_order, queue_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from polymq.clients.rocketmq_routes import MessageQueue
 
 __all__ = ["Allocation", "allocate_averagely", "allocate_in_circle"]
 
-Allocation = "Callable[[str, Sequence[str], Sequence[MessageQueue]], list[MessageQueue]]"
+
+class Allocation(Protocol):
+    """How the queues of a topic are divided: every member of a group must have the same."""
+
+    def __call__(self, client_id: str, client_ids: Sequence[str], queues: Sequence[MessageQueue], /) -> list[MessageQueue]:
+        """Say which queues this client reads."""
 
 
 def _sorted(client_ids: Sequence[str], queues: Sequence[MessageQueue]) -> tuple[list[str], list[MessageQueue]]:
-    return sorted(client_ids, key=java_order), sorted(queues, key=MessageQueue.order)
+    return sorted(client_ids, key=java_order), sorted(queues, key=queue_order)
 
 
 def allocate_averagely(client_id: str, client_ids: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:

@@ -12,15 +12,19 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from polymq.errors import ConnectionLost, LocalProtocolError, PolyMQError, Refusal, RefusalCode, RemoteProtocolError
+from polymq.errors import ConnectionLost, PolyMQError, Refusal, RefusalCode, RemoteProtocolError
 from polymq.protocols.rocketmq import acl
-from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
-from polymq.clients.rocketmq_frames import ClientFrames, Incoming
+from polymq.protocols.rocketmq.codes import ResponseCode, not_supported
+from polymq.protocols.rocketmq.decode import Decoder
+from polymq.protocols.rocketmq.encode import encode_request, encode_response
+from polymq.protocols.rocketmq.events import Request, Violation
+from polymq.protocols.rocketmq.settings import RocketmqSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from polymq.clients.rocketmq_options import RocketMQOptions
+    from polymq.protocols.rocketmq.events import Event
 
 __all__ = ["Answer", "RocketMQConnection", "refused"]
 
@@ -30,6 +34,7 @@ _WAITING_MAX: Final = 100_000
 _WRITE_BUFFER_SIZE_BYTES_HIGH: Final = 1024 * 1024
 # Numbers of requests are 31 bits.
 _NUMBER_MAX: Final = 2**31 - 1
+_SETTINGS: Final = RocketmqSettings()
 _CODES: Final[Mapping[int, RefusalCode]] = {
     ResponseCode.SYSTEM_BUSY: RefusalCode.LIMIT_REACHED,
     ResponseCode.MESSAGE_ILLEGAL: RefusalCode.BATCH_TOO_LARGE,
@@ -80,7 +85,7 @@ class RocketMQConnection(asyncio.Protocol):
     `is_introduced` says that a heartbeat has been answered on it: the server knows who we are.
     """
 
-    def __init__(self, options: RocketMQOptions, on_request: Callable[[Incoming], Answer | None]) -> None:
+    def __init__(self, options: RocketMQOptions, on_request: Callable[[Request], Answer | None]) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.reason: PolyMQError | None = None
         self.is_introduced = False
@@ -88,7 +93,8 @@ class RocketMQConnection(asyncio.Protocol):
         self._options = options
         self._on_request = on_request
         self._loop = asyncio.get_running_loop()
-        self._frames = ClientFrames(binary=options.binary)
+        self._decoder = Decoder(_SETTINGS, server=False)
+        self._rest = bytearray()
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
@@ -107,16 +113,30 @@ class RocketMQConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand each frame to whoever it is for."""
-        try:
-            for frame in self._frames.feed(data):
-                if self.reason is not None:
-                    return
-                if frame.is_answer:
-                    self._answered(frame)
-                else:
-                    self._asked(frame)
-        except RemoteProtocolError as error:
-            self._break(error)
+        self._rest += data
+        events: list[Event] = []
+        at = 0
+        while self.reason is None and len(self._rest) - at >= max(1, self._decoder.need):
+            with memoryview(self._rest) as whole, whole[at:] as view:
+                consumed = self._decoder.feed(view, events)
+            at += consumed
+            for event in events:
+                self._take(event)
+            if not consumed and not events and self._decoder.need <= len(self._rest) - at:
+                break
+            events.clear()
+        del self._rest[:at]
+
+    def _take(self, event: Event) -> None:
+        if self.reason is not None:
+            return
+        if isinstance(event, Request):
+            if event.response:
+                self._answered(event)
+            else:
+                self._asked(event)
+        elif isinstance(event, Violation):
+            self._break(RemoteProtocolError(f"the server does not speak RocketMQ: {event.reason}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who waits."""
@@ -157,7 +177,7 @@ class RocketMQConnection(asyncio.Protocol):
         waiter: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[number] = waiter
         try:
-            self._send(self._frames.request(code, number, self._signed(ext, body), body))
+            self._send(encode_request(code, number, ext=self._signed(ext, body), body=body, binary=self._options.binary))
             return await waiter
         finally:
             self._waiting.pop(number, None)
@@ -167,7 +187,8 @@ class RocketMQConnection(asyncio.Protocol):
         await self._writable.wait()
         if not self.is_open:
             raise self.reason or ConnectionLost("the connection is closed")
-        self._send(self._frames.request(code, next(self._numbers) & _NUMBER_MAX, self._signed(ext, body), body, one_way=True))
+        number = next(self._numbers) & _NUMBER_MAX
+        self._send(encode_request(code, number, ext=self._signed(ext, body), body=body, oneway=True, binary=self._options.binary))
 
     async def close(self) -> None:
         """Write what is left and close; returns when the connection has ended."""
@@ -205,18 +226,20 @@ class RocketMQConnection(asyncio.Protocol):
             self._transport.write(b"".join(self._output))
         self._output.clear()
 
-    def _answered(self, frame: Incoming) -> None:
-        waiter = self._waiting.get(frame.number)
+    def _answered(self, frame: Request) -> None:
+        waiter = self._waiting.get(frame.opaque)
         if waiter is not None and not waiter.done():  # else given up by whoever asked
-            waiter.set_result(Answer(frame.code, frame.remark, frame.ext, frame.body, frame.version))
+            waiter.set_result(Answer(frame.code, frame.remark or "", frame.ext, frame.body, frame.version))
 
-    def _asked(self, frame: Incoming) -> None:
+    def _asked(self, frame: Request) -> None:
         answer = self._on_request(frame)
-        if frame.is_one_way or not self.is_open:
+        if frame.oneway or not self.is_open:
             return
         if answer is None:
-            answer = Answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {frame.code} not supported")
-        self._send(self._frames.answer(frame, answer.code, answer.remark, answer.ext, answer.body))
+            answer = Answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, not_supported(frame.code))
+        self._send(
+            encode_response(answer.code, frame.opaque, remark=answer.remark or None, ext=answer.ext, body=answer.body, binary=frame.binary)
+        )
 
     def _break(self, reason: PolyMQError) -> None:
         if self.reason is None:

@@ -118,6 +118,12 @@ class Settler(Protocol):
     def requeue(self, message: RocketMQMessage, delay_level: int) -> None:
         """It is to come again."""
 
+    def let_be(self, message: RocketMQMessage) -> None:
+        """It is as if it had not been handed out."""
+
+    def holds(self, message: RocketMQMessage) -> bool:
+        """Say whether the message still counts as handed out here."""
+
 
 class RocketMQMessage:
     """One delivered message.
@@ -169,7 +175,7 @@ class RocketMQMessage:
 
     def __repr__(self) -> str:
         """Name it; bodies are nobody's business."""
-        return f"<message {self.id} of {self.topic}, {self.queue.broker} queue {self.queue.queue_id} offset {self.queue_offset}>"
+        return f"<message {self.id} of {self.topic}, {self.queue.broker_name} queue {self.queue.queue_id} offset {self.queue_offset}>"
 
     @property
     def id(self) -> str:
@@ -180,6 +186,11 @@ class RocketMQMessage:
     def reconsume_times(self) -> int:
         """How often it had come before, as RocketMQ counts."""
         return self.attempts - 1
+
+    @property
+    def is_current(self) -> bool:
+        """Whether settling still has an effect: its queue is still read here, and it has not been settled or given back."""
+        return not self.is_settled and self._settler is not None and self._settler.holds(self)
 
     def settle(self) -> None:
         """Say that the message is done with; raises LocalProtocolError when it was settled or given back before."""
@@ -193,6 +204,10 @@ class RocketMQMessage:
         all that come behind; broadcast messages do not come again.
         """
         self._end().requeue(self, delay_level)
+
+    def drop(self) -> None:
+        """Act as if the message had never been handed out: it is given to the next who asks; raises as `settle` does."""
+        self._end().let_be(self)
 
     def _end(self) -> Settler:
         if self._settler is None:

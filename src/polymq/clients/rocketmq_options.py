@@ -8,26 +8,35 @@ import re
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.clients.nsq_opening import NsqTls
 from polymq.errors import ConnectFailed, LocalProtocolError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["Opener", "RocketMQOptions", "RocketMQTls", "addresses_of", "new_client_id", "open_socket", "with_namespace", "without_namespace"]
+__all__ = [
+    "Opener",
+    "RocketMQOptions",
+    "RocketMQTls",
+    "addresses_of",
+    "new_client_id",
+    "open_socket",
+]
 
-Opener = "Callable[[str, Callable[[], asyncio.Protocol], ssl.SSLContext | None], Awaitable[None]]"
+
+class Opener(Protocol):
+    """Connects to a server, inside TLS if there is a context: raises ConnectFailed, OSError or ValueError."""
+
+    async def __call__(self, address: str, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None, /) -> None:
+        """Make a protocol object and connect it."""
+
 
 _PORT_MAX: Final = 65535
 _COMPRESSION_LEVEL_MAX: Final = 9
 _SEPARATORS: Final = re.compile(r"[;,\s]+")
-_RETRY: Final = "%RETRY%"
-_DEAD: Final = "%DLQ%"
-# Names that mean the same in every namespace.
-_SYSTEM: Final = re.compile(r"(?:TBW102|RMQ_SYS_.*|rmq_sys_.*|SCHEDULE_TOPIC_.*|BenchmarkTest|OFFSET_MOVED_EVENT|SELF_TEST_TOPIC|CLIENT_INNER_PRODUCER)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,7 @@ async def open_socket(address: str, factory: Callable[[], asyncio.Protocol], con
         raise ConnectFailed(f"{address}: {error}") from error
 
 
-def _own_address() -> str:
+def own_address() -> str:
     """Find the address that other machines see; nothing is sent for it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -116,22 +125,4 @@ def _own_address() -> str:
 
 def new_client_id(instance: str = "", clock_ns: Callable[[], int] = time.perf_counter_ns) -> str:
     """Make the name under which the members of a group know this client: `ip@pid#nanoseconds`, or `ip@instance`."""
-    return f"{_own_address()}@{instance or f'{os.getpid()}#{clock_ns()}'}"
-
-
-def with_namespace(namespace: str, name: str) -> str:
-    """Write a topic or a group as it is called on the wire: `namespace%name`, `%RETRY%namespace%name`."""
-    if not namespace or _SYSTEM.fullmatch(name):
-        return name
-    for prefix in (_RETRY, _DEAD):
-        if name.startswith(prefix):
-            return prefix + with_namespace(namespace, name.removeprefix(prefix))
-    return name if name.startswith(f"{namespace}%") else f"{namespace}%{name}"
-
-
-def without_namespace(namespace: str, name: str) -> str:
-    """Write a topic or a group as the program calls it."""
-    for prefix in (_RETRY, _DEAD):
-        if name.startswith(prefix):
-            return prefix + without_namespace(namespace, name.removeprefix(prefix))
-    return name.removeprefix(f"{namespace}%") if namespace else name
+    return f"{own_address()}@{instance or f'{os.getpid()}#{clock_ns()}'}"

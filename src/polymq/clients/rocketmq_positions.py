@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.clients.rocketmq_connection import refused
 from polymq.clients.rocketmq_routes import MessageQueue
-from polymq.errors import ConnectFailed, RemoteProtocolError, TransportError
+from polymq.errors import ConnectFailed, PolyMQError, RemoteProtocolError
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import is_retry_topic
 
@@ -47,15 +47,15 @@ class QueueQuestions:
     async def address(self, queue: MessageQueue) -> str:
         """Say where the broker of a queue is; raises ConnectFailed when no route names it."""
         route = await self._session.route(queue.topic)
-        address = route.address(queue.broker) if route is not None else None
-        address = address or self._session.masters().get(queue.broker)
+        address = route.address(queue.broker_name) if route is not None else None
+        address = address or self._session.masters().get(queue.broker_name)
         if address is None:
-            raise ConnectFailed(f"no route to the broker {queue.broker} of {queue.topic}")
+            raise ConnectFailed(f"no route to the broker {queue.broker_name} of {queue.topic}")
         return address
 
     async def ask(self, code: int, queue: MessageQueue, **ext: str) -> Answer:
         """Ask the broker of a queue about it, and return its answer whatever it says."""
-        fields = {"topic": queue.topic, "queueId": str(queue.queue_id), "bname": queue.broker, **ext}
+        fields = {"topic": queue.topic, "queueId": str(queue.queue_id), "bname": queue.broker_name, **ext}
         return await self._session.ask(await self.address(queue), code, fields)
 
     async def _offset(self, code: int, queue: MessageQueue, what: str, **ext: str) -> int:
@@ -93,7 +93,7 @@ class QueueQuestions:
             "topic": queue.topic,
             "queueId": str(queue.queue_id),
             "commitOffset": str(offset),
-            "bname": queue.broker,
+            "bname": queue.broker_name,
         }
         address = await self.address(queue)
         if not wait:
@@ -139,7 +139,7 @@ class BrokerPositions:
         for (queue, offset), result in zip(positions.items(), results, strict=True):
             if result is None:
                 kept[queue] = offset
-            elif not isinstance(result, TransportError | RemoteProtocolError) and not type(result).__name__ == "Refusal":
+            elif not isinstance(result, PolyMQError):
                 raise result
         return kept
 
@@ -163,7 +163,7 @@ class FilePositions:
             self._known = await asyncio.to_thread(self._load)
         if positions:
             self._known.update(positions)
-            rows = [[queue.topic, queue.broker, queue.queue_id, offset] for queue, offset in self._known.items()]
+            rows = [[queue.topic, queue.broker_name, queue.queue_id, offset] for queue, offset in self._known.items()]
             await asyncio.to_thread(self._store, json.dumps({"offsets": rows}))
         return dict(positions)
 

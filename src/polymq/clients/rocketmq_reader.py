@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.clients.backoff import Backoff
-from polymq.clients.rocketmq_bodies import delivered
 from polymq.clients.rocketmq_connection import refused
+from polymq.clients.rocketmq_delivery import delivered
 from polymq.errors import ConnectFailed, LocalProtocolError, PolyMQError
 from polymq.protocols.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from polymq.clients.rocketmq_messages import RocketMQMessage
     from polymq.clients.rocketmq_routes import MessageQueue
     from polymq.clients.rocketmq_session import Session
-    from polymq.clients.rocketmq_subscription import Subscription
     from polymq.clients.rocketmq_window import QueueWindow
+    from polymq.protocols.rocketmq.bodies import Subscription
 
 __all__ = ["Owner", "PullOptions", "QueueReader"]
 
@@ -70,6 +70,9 @@ class Owner(Protocol):
     def requeued(self, reader: QueueReader, message: RocketMQMessage, delay_level: int) -> None:
         """A message is to come again."""
 
+    def let_be(self, reader: QueueReader, message: RocketMQMessage) -> None:
+        """A message is as if it had not been handed out."""
+
 
 class QueueReader:
     """The task that pulls a queue into its window. It is who settled messages report to."""
@@ -86,6 +89,7 @@ class QueueReader:
     ) -> None:
         self.window = window
         self.is_listed = False  # by who consumes: as one that has messages
+        self.keeps_position = True  # False: where the group is in this queue is not ours to say any more
         self.pulled_at = asyncio.get_running_loop().time()
         self._session = session
         self._group = group
@@ -131,6 +135,14 @@ class QueueReader:
         """Hand it on."""
         self._owner.requeued(self, message, delay_level)
 
+    def let_be(self, message: RocketMQMessage) -> None:
+        """Hand it on."""
+        self._owner.let_be(self, message)
+
+    def holds(self, message: RocketMQMessage) -> bool:
+        """Say whether it is in hand, and the queue ours."""
+        return not self.window.is_dropped and self.window.in_hand.get(message.queue_offset) is message
+
     # --- Inside -------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -143,10 +155,10 @@ class QueueReader:
                 self._backoff.succeeded()
             except PolyMQError as error:
                 wait_seconds = self._backoff.next_seconds()
-                _log.warning("%s queue %d of %s: %s", self.queue.topic, self.queue.queue_id, self.queue.broker, error)
+                _log.warning("%s queue %d of %s: %s", self.queue.topic, self.queue.queue_id, self.queue.broker_name, error)
             except Exception:
                 wait_seconds = self._backoff.next_seconds()
-                _log.exception("%s queue %d of %s", self.queue.topic, self.queue.queue_id, self.queue.broker)
+                _log.exception("%s queue %d of %s", self.queue.topic, self.queue.queue_id, self.queue.broker_name)
             if wait_seconds:
                 await asyncio.sleep(wait_seconds)
 
@@ -182,9 +194,9 @@ class QueueReader:
     async def _pull(self) -> Answer:
         queue, options, subscription = self.queue, self._options, self._subscription
         route = await self._session.route(queue.topic)
-        address = route.address(queue.broker, self._broker_id) if route is not None else None
+        address = route.address(queue.broker_name, self._broker_id) if route is not None else None
         if address is None:
-            raise ConnectFailed(f"no route to the broker {queue.broker}")
+            raise ConnectFailed(f"no route to the broker {queue.broker_name}")
         ext = {
             "consumerGroup": self._group,
             "topic": queue.topic,
@@ -196,14 +208,17 @@ class QueueReader:
             "suspendTimeoutMillis": str(int(options.held_seconds * _MS_PER_SECOND)),
             "subscription": subscription.expression,
             "subVersion": str(subscription.version),
-            "expressionType": subscription.kind,
-            "bname": queue.broker,
+            "expressionType": subscription.expression_type,
+            "bname": queue.broker_name,
         }
         seconds = options.held_seconds + options.patience_seconds
         return await self._session.ask(address, RequestCode.PULL_MESSAGE, ext, seconds=seconds, introduced=True)
 
     def _take(self, answer: Answer, next_offset: int) -> None:
-        messages = [each for each in delivered(answer, self.queue, self._group, self, self._session.options.namespace) if self._subscription.wants(each.tags)]
+        tags = self._subscription.tags
+        messages = delivered(answer, self.queue, self, self._session.options.namespace)
+        if tags:  # the broker compares hashes only
+            messages = [each for each in messages if each.tags in tags]
         if self.window.is_dropped:
             return
         self.window.add(messages, next_offset)
@@ -213,7 +228,7 @@ class QueueReader:
     async def _move(self, offset: int) -> None:
         """Go on where the broker says, once everything before is settled."""
         _log.warning("%s queue %d of %s goes on at %d, not at %d: the broker has nothing there",
-                     self.queue.topic, self.queue.queue_id, self.queue.broker, offset, self.window.next_offset)  # fmt: skip
+                     self.queue.topic, self.queue.queue_id, self.queue.broker_name, offset, self.window.next_offset)  # fmt: skip
         while self.window.count and not self.window.is_dropped:
             self._room.clear()
             await self._room.wait()

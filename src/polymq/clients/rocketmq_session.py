@@ -7,10 +7,8 @@ who we are (a heartbeat) on each new connection before anything that depends on 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random as random_module
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +16,16 @@ from polymq.clients.backoff import Backoff
 from polymq.clients.rocketmq_connection import Answer, RocketMQConnection, refused
 from polymq.clients.rocketmq_options import addresses_of, new_client_id, open_socket
 from polymq.clients.rocketmq_routes import MASTER, Route
-from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, LocalProtocolError, PolyMQError, RemoteProtocolError, TransportError
-from polymq.protocols.rocketmq.bodies import parse_relaxed
+from polymq.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    DeadlineExceeded,
+    LocalProtocolError,
+    PolyMQError,
+    RemoteProtocolError,
+    TransportError,
+)
+from polymq.protocols.rocketmq.bodies import Heartbeat, encode_heartbeat, parse_route
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import AUTO_CREATE_TOPIC, INNER_PRODUCER_GROUP
 
@@ -28,17 +34,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
-    from polymq.clients.rocketmq_frames import Incoming
     from polymq.clients.rocketmq_options import Opener, RocketMQOptions
+    from polymq.protocols.rocketmq.bodies import ConsumerData
+    from polymq.protocols.rocketmq.events import Request
 
 __all__ = ["Session"]
 
 _log: Final = logging.getLogger(__name__)
 _CLOSE_SECONDS_MAX: Final = 3.0
+# A producer's brokers need not know it at once; who has sent something by then is told of.
+_FIRST_HEARTBEAT_SECONDS: Final = 1.0
 # Queues of a topic that is to be made by the first message to it, as Java's clients ask for.
 NEW_TOPIC_QUEUES: Final = 4
-
-Handler = "Callable[[Incoming], Answer | None]"
 
 
 @dataclass(slots=True)
@@ -74,13 +81,13 @@ class Session:
         *,
         opener: Opener = open_socket,
         random: Callable[[], float] = random_module.random,
-        client_id: str = "",
+        instance: str = "",
     ) -> None:
         self.options = options
-        self.client_id = client_id or new_client_id(options.instance)
+        self.client_id = new_client_id(instance or options.instance)
         self.producer_groups: set[str] = {INNER_PRODUCER_GROUP}
-        self.consumers: dict[str, Callable[[], dict[str, object]]] = {}
-        self.handlers: dict[int, Handler] = {}
+        self.consumers: dict[str, Callable[[], ConsumerData]] = {}
+        self.handlers: dict[int, Callable[[Request], Answer | None]] = {}
         self._name_servers = list(addresses_of(name_servers))
         self._opener = opener
         self._random = random
@@ -141,7 +148,9 @@ class Session:
                 each.abort(ConnectionLost("this client is closed"))
 
     async def _say_goodbye(self, connection: RocketMQConnection) -> None:
-        groups = [("producerGroup", group) for group in sorted(self.producer_groups)] + [("consumerGroup", group) for group in self.consumers]
+        groups = [("producerGroup", group) for group in sorted(self.producer_groups)] + [
+            ("consumerGroup", group) for group in self.consumers
+        ]
         for field_name, group in groups:
             if not connection.is_open:
                 return
@@ -181,7 +190,11 @@ class Session:
     def is_reachable(self, address: str) -> bool:
         """Say whether asking this server now may work; False between attempts to connect."""
         peer = self._peers.get(address)
-        return peer is None or peer.not_before <= asyncio.get_running_loop().time() or (peer.connection is not None and peer.connection.is_open)
+        return (
+            peer is None
+            or peer.not_before <= asyncio.get_running_loop().time()
+            or (peer.connection is not None and peer.connection.is_open)
+        )
 
     async def _reach(self, address: str) -> RocketMQConnection:
         peer = self._peers.get(address)
@@ -216,7 +229,7 @@ class Session:
         except (OSError, ValueError) as error:
             raise ConnectFailed(f"{address}: {error}") from error
 
-    def _asked(self, frame: Incoming) -> Answer | None:
+    def _asked(self, frame: Request) -> Answer | None:
         handler = self.handlers.get(frame.code)
         if handler is None:
             return None
@@ -265,17 +278,14 @@ class Session:
         failure: PolyMQError = ConnectFailed("no name server")
         for address in list(self._name_servers):
             try:
-                answer = await self.ask(
-                    address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}
-                )
+                answer = await self.ask(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
                 if not answer.is_success and answer.code != ResponseCode.TOPIC_NOT_EXIST:
                     raise refused(answer, f"route of {topic}")
-                document = parse_relaxed(answer.body) if answer.is_success else None
-                route = Route.of(topic, document) if document is not None else None
+                route = Route.of(topic, parse_route(answer.body)) if answer.is_success else None
             except LocalProtocolError:
                 raise
-            except (PolyMQError, ValueError) as error:
-                failure = error if isinstance(error, PolyMQError) else RemoteProtocolError(f"a route that makes no sense: {error}")
+            except PolyMQError as error:
+                failure = error
                 if address in self._name_servers:
                     self._name_servers.remove(address)
                     self._name_servers.append(address)
@@ -319,19 +329,17 @@ class Session:
             connection.is_introduced = True
 
     def _heartbeat_body(self) -> bytes:
-        document = {
-            "clientID": self.client_id,
-            "consumerDataSet": [describe() for describe in self.consumers.values()],
-            "producerDataSet": [{"groupName": each} for each in sorted(self.producer_groups)],
-        }
-        return json.dumps(document, separators=(",", ":")).encode()
+        consumers = tuple(describe() for describe in self.consumers.values())
+        return encode_heartbeat(Heartbeat(self.client_id, tuple(sorted(self.producer_groups)), consumers))
 
     # --- Inside -------------------------------------------------------------------------------------------------------
 
     async def _keep_going(self) -> None:
         """Ask for the routes again, send heartbeats, and let go of who is in no route any more."""
         interval = min(self.options.route_seconds, self.options.heartbeat_seconds)
-        next_routes = time.monotonic() * 0 + asyncio.get_running_loop().time() + self.options.route_seconds
+        next_routes = asyncio.get_running_loop().time() + self.options.route_seconds
+        await asyncio.sleep(_FIRST_HEARTBEAT_SECONDS)
+        await self.heartbeat()
         while True:
             await asyncio.sleep(interval)
             now = asyncio.get_running_loop().time()
@@ -351,7 +359,13 @@ class Session:
             _log.debug("%s: route of %s: %s", self.client_id, topic, error)
 
     def _let_go(self) -> None:
-        known = {address for each in self._routes.values() if each.route is not None for row in each.route.brokers.values() for address in row.values()}
+        known = {
+            address
+            for each in self._routes.values()
+            if each.route is not None
+            for row in each.route.brokers.values()
+            for address in row.values()
+        }
         for address in set(self._peers) - known - set(self._name_servers):
             peer = self._peers[address]
             if peer.connecting.locked():

@@ -38,10 +38,10 @@ class QueueWindow:
         self.is_dropped = False
         self.in_hand: dict[int, RocketMQMessage] = {}
         self.locked_at: float | None = None
+        self.size_bytes = 0  # of the bodies of what is waiting or in hand
         self._waiting: deque[RocketMQMessage] = deque()
         self._open: deque[int] = deque()  # offsets, from the first that is not settled
         self._done: set[int] = set()  # of them
-        self._size = 0
 
     @property
     def position(self) -> int:
@@ -61,7 +61,7 @@ class QueueWindow:
     @property
     def is_full(self) -> bool:
         """Whether to pull no more for now."""
-        if self.count >= _MESSAGES_MAX or self._size >= _SIZE_BYTES_MAX:
+        if self.count >= _MESSAGES_MAX or self.size_bytes >= _SIZE_BYTES_MAX:
             return True
         return bool(self._open) and self._open[-1] - self._open[0] > _SPAN_MAX
 
@@ -72,7 +72,7 @@ class QueueWindow:
             if message.queue_offset >= first:
                 self._waiting.append(message)
                 self._open.append(message.queue_offset)
-                self._size += message.size
+                self.size_bytes += message.size
                 first = message.queue_offset + 1
         self.next_offset = max(next_offset, first)
 
@@ -86,7 +86,10 @@ class QueueWindow:
 
     def put_back(self, message: RocketMQMessage) -> None:
         """Have a message that was in hand be the next one of those behind it."""
-        if self.in_hand.pop(message.queue_offset, None) is not message:
+        if self.in_hand.get(message.queue_offset) is not message:
+            return
+        del self.in_hand[message.queue_offset]
+        if self.is_dropped:
             return
         index = 0
         while index < len(self._waiting) and self._waiting[index].queue_offset < message.queue_offset:
@@ -99,7 +102,7 @@ class QueueWindow:
             return False
         del self.in_hand[message.queue_offset]
         self._done.add(message.queue_offset)
-        self._size -= message.size
+        self.size_bytes -= message.size
         while self._open and self._open[0] in self._done:
             self._done.discard(self._open.popleft())
         return True
