@@ -2,12 +2,15 @@
 # Bring the programs that polymq is tested and measured against: by name and version, from their package managers, into .peers/.
 #
 #   peers/build.sh             everything
-#   peers/build.sh nsq         one part: nsq, go-nsq, nsqjs, php, nats, nats-2.9, nats_go, nats-cli (the Python clients come with the extra `interop`)
+#   peers/build.sh nsq         one part: nsq, go-nsq, nsqjs, php, nats, nats-2.9, nats_go, nats-cli, rocketmq (the Python clients come with the extra
+#                              `interop`)
 #
-# Doing it again is cheap: a part whose files have not changed since is left alone. Needs go >= 1.26, npm and php-cli.
+# Doing it again is cheap: a part whose files have not changed since is left alone. Needs go >= 1.26, npm, php-cli, maven and a JDK >= 17.
+#
+# POLYMQ_PEERS=FOLDER: into another folder.
 set -eu
 cd "$(dirname "$0")/.."
-target="$PWD/.peers"
+target="${POLYMQ_PEERS:-$PWD/.peers}"
 
 say() { printf 'peers: %s\n' "$*"; }
 die() { printf 'peers: %s\n' "$*" >&2; exit 1; }
@@ -94,10 +97,23 @@ build_nats_cli() {
     go_build nats-cli github.com/nats-io/natscli/nats
 }
 
+# The jars, and our programs over them, each compiled beside the jars it is for.
+build_rocketmq() {
+    need mvn 'apt-get install maven' 'RocketMQ'
+    need javac 'apt-get install openjdk-17-jdk-headless' 'RocketMQ'
+    say 'RocketMQ: nameserver and broker 4.9.7 and 5.3.3, Java client 4.9.8 and 5.3.3, benchmark 5.5.0, our programs over them (maven, about a minute)'
+    jars="$target/rocketmq"
+    rm -rf "$jars"
+    mvn --batch-mode --quiet --strict-checksums -f peers/rocketmq/pom.xml -Dstyle.color=never -Dpeers="$jars" package
+    for version in 4.9 5.3; do
+        javac -Xlint:all,-options -Werror -d "$jars/classes-$version" -cp "$jars/server-$version/*" peers/rocketmq/source/Servers.java
+    done
+}
+
 mkdir -p "$target/bin" "$target/stamps"
 # The folder hides itself from git.
 echo '*' >"$target/.gitignore"
-all='nsq go-nsq nsqjs php nats nats-2.9 nats_go nats-cli'
+all='nsq go-nsq nsqjs php nats nats-2.9 nats_go nats-cli rocketmq'
 for part in ${*:-$all}; do
     case " $all " in *" $part "*) ;; *) die "no such part: $part ($all)" ;; esac
     if current "$part" && [ "$part" != php ]; then
