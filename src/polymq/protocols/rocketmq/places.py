@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, field
+from typing import Final
 
-__all__ = ["Place"]
+from polymq.limits import PARTITION_NUMBER_MAX
+from polymq.protocols.rocketmq.codes import FLAG_RESPONSE, VERSION, Language
+from polymq.rocketmq_limits import TOPIC_SIZE_BYTES_MAX
+
+__all__ = ["REGION_SIZE_BYTES_MAX", "Place"]
+
+# What the answer to a send has room for.
+REGION_SIZE_BYTES_MAX: Final = 64
+_HOST_SIZE_BYTES: Final = 4
+_QUEUE_ID_MAX: Final = 2**31 - 1
+_BINARY_HEAD: Final = struct.Struct(">hBhiiii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +33,29 @@ class Place:
     host: bytes = b"\x7f\0\0\1"
     port: int = 10911
     region: bytes = b"DefaultRegion"
+    # Answers to sends, up to the half of the message's id that is always the same.
+    json_head: bytes = field(init=False, repr=False, compare=False)
+    binary_head: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        assert 0 < len(self.topic) <= 127
-        assert len(self.host) == 4
-        assert 0 <= self.queue_id < 1 << 31
+        assert 0 < len(self.topic) <= TOPIC_SIZE_BYTES_MAX
+        assert len(self.host) == _HOST_SIZE_BYTES
+        assert 0 <= self.queue_id <= _QUEUE_ID_MAX
+        assert 0 <= self.partition_number <= PARTITION_NUMBER_MAX
+        assert 0 <= self.port < 1 << 16
+        assert len(self.region) <= REGION_SIZE_BYTES_MAX
+        assert self.region.isalnum()
+        address = b"%b" % (self.host + self.port.to_bytes(4, "big")).hex().upper().encode()
+        object.__setattr__(self, "json_head", self._json_head(address))
+        object.__setattr__(self, "binary_head", self._binary_head(address))
+
+    def _json_head(self, address: bytes) -> bytes:
+        head = b'{"code":0,"extFields":{"queueId":"%d","TRACE_ON":"true","MSG_REGION":"%b","msgId":"%b'
+        return head % (self.queue_id, self.region, address)
+
+    def _binary_head(self, address: bytes) -> bytes:
+        """Write it with opaque and size of the fields 0."""
+        head = _BINARY_HEAD.pack(0, Language.PYTHON, VERSION, 0, FLAG_RESPONSE, 0, 0)
+        values = ((b"queueId", b"%d" % self.queue_id), (b"TRACE_ON", b"true"), (b"MSG_REGION", self.region))
+        fields = b"".join([struct.pack(">h", len(name)) + name + struct.pack(">i", len(value)) + value for name, value in values])
+        return head + fields + struct.pack(">h", 5) + b"msgId" + struct.pack(">i", 32) + address
