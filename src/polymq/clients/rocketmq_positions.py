@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import re
 import tempfile
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.clients.rocketmq_connection import refused
 from polymq.clients.rocketmq_routes import MessageQueue
-from polymq.errors import ConnectFailed, PolyMQError, RemoteProtocolError
+from polymq.errors import ConnectFailed, PolyMQError, RemoteProtocolError, TransportError
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import is_retry_topic
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIRST", "LAST", "BrokerPositions", "FilePositions", "Positions", "QueueQuestions", "default_folder"]
 
+_log: Final = logging.getLogger(__name__)
 FIRST: Final = "first"
 LAST: Final = "last"
 # A file with so many queues is not one of ours.
@@ -131,17 +133,31 @@ class BrokerPositions:
         return await self._questions.committed(queue)
 
     async def write(self, positions: Mapping[MessageQueue, int], *, wait: bool) -> dict[MessageQueue, int]:
-        """Tell the brokers; what fails is not kept, and told again the next time."""
-        results = await asyncio.gather(
-            *(self._questions.commit(queue, offset, wait=wait) for queue, offset in positions.items()), return_exceptions=True
-        )
+        """Tell the brokers; what fails is not kept, and told again the next time.
+
+        A real broker loses one of two that come at once when they are the first of a group in a topic: so those that
+        are waited for go one by one.
+        """
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in positions:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
         kept: dict[MessageQueue, int] = {}
-        for (queue, offset), result in zip(positions.items(), results, strict=True):
-            if result is None:
-                kept[queue] = offset
-            elif not isinstance(result, PolyMQError):
-                raise result
+        await asyncio.gather(*(self._write_to_one(queues, positions, kept, wait=wait) for queues in by_broker.values()))
         return kept
+
+    async def _write_to_one(
+        self, queues: list[MessageQueue], positions: Mapping[MessageQueue, int], kept: dict[MessageQueue, int], *, wait: bool
+    ) -> None:
+        for queue in queues:
+            try:
+                await self._questions.commit(queue, positions[queue], wait=wait)
+            except TransportError as error:
+                _log.info("positions at %s: %s", queue.broker_name, error)
+                return
+            except PolyMQError as error:
+                _log.warning("position in %s queue %d: %s", queue.topic, queue.queue_id, error)
+            else:
+                kept[queue] = positions[queue]
 
 
 class FilePositions:

@@ -35,6 +35,7 @@ class QueueWindow:
         self.queue = queue
         self.next_offset = next_offset
         self.committed = committed
+        self.is_confirmed = committed is not None  # False: it was told, or is to be, and no answer says that it was kept
         self.is_dropped = False
         self.in_hand: dict[int, RocketMQMessage] = {}
         self.locked_at: float | None = None
