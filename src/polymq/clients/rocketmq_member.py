@@ -370,13 +370,11 @@ class Member:
             await self._commit(readers, wait=wait)
 
     async def _commit(self, readers: Iterable[QueueReader], *, wait: bool, is_forced: bool = False) -> None:
-        some = {
-            each.queue: each for each in readers if each.keeps_position and (is_forced or each.window.position != each.window.committed)
-        }
+        some = {each.queue: each for each in readers if each.keeps_position and (is_forced or each.window.wants_commit)}
         wanted = {queue: each.window.position for queue, each in some.items()}
         kept = await self._positions.write(wanted, wait=wait)
         for queue, offset in kept.items():
-            some[queue].window.committed = offset
+            some[queue].window.told(offset, is_answered=wait)
         if is_forced and len(kept) < len(wanted):
             raise ConnectionLost(f"{len(wanted) - len(kept)} of {len(wanted)} positions of {self.group} were not kept")
 

@@ -230,7 +230,7 @@ class RocketMQPullConsumer:
             await self._questions.commit(queue, offset, wait=True)
             reader = self._member.readers.get(queue)
             if reader is not None:
-                reader.window.committed = offset
+                reader.window.told(offset, is_answered=True)
 
     async def close(self) -> None:
         """Commit what is covered, leave the group and disconnect, within some seconds.

@@ -50,6 +50,16 @@ class QueueWindow:
         return self._open[0] if self._open else self.next_offset
 
     @property
+    def wants_commit(self) -> bool:
+        """Whether the position is to be told: it has moved, or it was told once only, without an answer."""
+        return self.position != self.committed or not self.is_confirmed
+
+    def told(self, offset: int, *, is_answered: bool) -> None:
+        """The broker has been told a position. What is not answered is told twice."""
+        self.is_confirmed = is_answered or self.committed == offset
+        self.committed = offset
+
+    @property
     def count(self) -> int:
         """How many messages are waiting or in hand."""
         return len(self._waiting) + len(self.in_hand)
