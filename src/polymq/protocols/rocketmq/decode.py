@@ -10,6 +10,7 @@ Read next: `fields` (the scanner of headers), `extras` (what is kept of a send),
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final
 
 import cython
@@ -117,7 +118,7 @@ class Decoder:
     _extras_end: cython.Py_ssize_t
     _size_bytes: cython.longlong
     # Of the send that is looked at.
-    _chosen: cython.Py_ssize_t[8]
+    _chosen: cython.int[::1]
     _number: cython.longlong
 
     def __init__(
@@ -147,8 +148,7 @@ class Decoder:
         self._view, self._events = _NO_VIEW, []
         self._first = self._used = self._extras_end = 0
         self._size_bytes = self._number = 0
-        if not cython.compiled:
-            self._chosen = [0] * _CHOSEN
+        self._chosen = memoryview(array("i", bytes(4 * len(_SEND_FIELDS))))
 
     @property
     def need(self) -> int:

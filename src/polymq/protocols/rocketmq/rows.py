@@ -27,7 +27,9 @@ class Rows:
 
     def __init__(self) -> None:
         self.capacity = self.room = 0
-        self.numbers_view = self.extras_view = None
+        self.numbers_view = memoryview(array("i", [0]))
+        self.extras_view = memoryview(bytearray(1))
+        self.numbers, self.extras = self.numbers_view, self.extras_view
         self.reserve_rows(0)
         self.reserve_extras(0, 1)
 

@@ -1,7 +1,8 @@
 """Messages as the log keeps them and as RocketMQ's clients get them: a run of sends to records, a slice to stored messages. Hot; compiled if possible.
 
 The layouts are in `extras`, `messages` and `wire/records.py`. Messages that came by other protocols have no native extra: they are born when they
-were stored, their headers are properties, and their key is KEYS. Hosts have always 4 bytes in what clients get, since
+were stored, their headers are properties, and their key is KEYS. What came by RocketMQ was stored when its batch was: a delayed message
+keeps the time of its sending, and clients are to see that of its delivery. Hosts have always 4 bytes in what clients get, since
 old ones know no others: what was born elsewhere is born at 0.0.0.0.
 """
 
@@ -223,15 +224,16 @@ def encode_stored(
     return writer.write(target, at, slice_, count_max, size_max)
 
 
-def encode_stored_message(message: Message, offset: int, place: Place, *, topic: bytes | None = None) -> bytes:
+def encode_stored_message(message: Message, offset: int, place: Place, *, topic: bytes | None = None, stored_ns: int = 0) -> bytes:
     """Write one message as a stored one: for queries, and for what the broker asks of a producer. Empty if it is too large.
 
-    `topic`: as if it were of that one.
+    `topic`: as if it were of that one. `stored_ns`: the time of its batch, if it is not the message's own.
     """
     if topic is not None:
         place = dataclasses.replace(place, topic=topic)
-    view = memoryview(encode_message(message, message.time_ns))
-    slice_ = Slice(view, partition=0, position=0, end=len(view), offset=offset, count=1, batch_left=1, base_time_ns=message.time_ns)
+    time_ns = stored_ns or message.time_ns
+    view = memoryview(encode_message(message, time_ns))
+    slice_ = Slice(view, partition=0, position=0, end=len(view), offset=offset, count=1, batch_left=1, base_time_ns=time_ns)
     target = bytearray(stored_room(slice_, place, 0))
     end, _, _, _ = encode_stored(target, 0, slice_, place, None, 1, 0)
     return bytes(target[:end])
@@ -343,6 +345,8 @@ class _Writer:
             if _sized_end(view, at, body) < 0:
                 return self._misfit(position)
             self._find_native(view, at + 4, _sized_end(view, at, body))
+            if self._native:
+                self._time_ns = time_ns
         return 0
 
     @cython.cfunc
@@ -395,12 +399,10 @@ class _Writer:
     ) -> cython.Py_ssize_t:
         """Say how large the stored message will be."""
         body_size: cython.Py_ssize_t = size - (load_u32(view, position + 4) & 0xFFFFFF)
-        properties: cython.Py_ssize_t
+        size = _STORED_FIXED + len(self._topic) + body_size
         if self._native:
-            properties = self._native_size - _FIXED_SIZE + 4 - view[self._native + 1]
-        else:
-            properties = self._write_properties(None, 0, view)
-        return _STORED_FIXED + len(self._topic) + body_size + properties
+            return size + self._native_size - _FIXED_SIZE + 4 - view[self._native + 1]
+        return size + self._write_properties(None, 0, view)
 
     @cython.cfunc
     @cython.exceptval(-1)
