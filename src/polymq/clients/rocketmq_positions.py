@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["FIRST", "LAST", "BrokerPositions", "FilePositions", "Positions", "QueueQuestions", "default_folder"]
 
 _log: Final = logging.getLogger(__name__)
+_beside: Final = asyncio.to_thread  # files are slow
 FIRST: Final = "first"
 LAST: Final = "last"
 # A file with so many queues is not one of ours.
@@ -170,17 +171,17 @@ class FilePositions:
     async def read(self, queue: MessageQueue) -> int | None:
         """Look into the file; raises ConnectFailed when it cannot be read, RemoteProtocolError when it is none of ours."""
         if self._known is None:
-            self._known = await asyncio.to_thread(self._load)
+            self._known = await _beside(self._load)
         return self._known.get(queue)
 
     async def write(self, positions: Mapping[MessageQueue, int], *, wait: bool) -> dict[MessageQueue, int]:
         """Write the file anew."""
         if self._known is None:
-            self._known = await asyncio.to_thread(self._load)
+            self._known = await _beside(self._load)
         if positions:
             self._known.update(positions)
             rows = [[queue.topic, queue.broker_name, queue.queue_id, offset] for queue, offset in self._known.items()]
-            await asyncio.to_thread(self._store, json.dumps({"offsets": rows}))
+            await _beside(self._store, json.dumps({"offsets": rows}))
         return dict(positions)
 
     def _load(self) -> dict[MessageQueue, int]:
