@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from polymq.clients.rocketmq_consumer import ConsumeOptions, RocketMQConsumer
-from polymq.clients.rocketmq_messages import RocketMQMessage
 from polymq.clients.rocketmq_options import RocketMQOptions
 from polymq.errors import DeadlineExceeded, LocalProtocolError
 from polymq.protocols.rocketmq.codes import RequestCode
@@ -18,6 +17,8 @@ from tests.unit.clients.worlds import in_virtual_time
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
+
+    from polymq.clients.rocketmq_messages import RocketMQMessage
 
 FIRST = ConsumeOptions(begin_from="first")
 

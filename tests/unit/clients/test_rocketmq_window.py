@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from polymq.clients import rocketmq_window
 from polymq.clients.rocketmq_messages import RocketMQMessage
 from polymq.clients.rocketmq_routes import MessageQueue
 from polymq.clients.rocketmq_window import QueueWindow
+
+if TYPE_CHECKING:
+    import pytest
 
 QUEUE = MessageQueue("t", "broker-a", 1)
 
