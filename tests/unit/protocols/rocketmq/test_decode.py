@@ -113,7 +113,7 @@ def test_a_plain_send_is_a_row(frame: bytes, flags: int, *, scanning: bool) -> N
         {"i": "long\x01" + "x" * 32767},
     ],
 )
-def test_a_send_that_is_more_than_an_append_is_a_request(changed: dict[str, object], *, scanning: bool) -> None:
+def test_a_send_that_is_more_than_an_append_is_a_request(changed: dict[str, Any], *, scanning: bool) -> None:
     said = one(send(**changed), scanning=scanning)
     assert said[0] == 310
     assert said[3] == {name: str(value).lower() if value is True else value for name, value in send_ext(**changed).items()}

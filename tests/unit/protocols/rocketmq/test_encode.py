@@ -123,3 +123,11 @@ def test_the_head_of_a_pull_has_one_size(offset: int, *, binary: bool) -> None:
     assert (answer.code, answer.opaque, answer.flag, answer.body, answer.binary) == (0, -(2**31), 1, b"body", binary)
     assert answer.remark is not None
     assert answer.remark.rstrip() == "FOUND"
+
+
+@both
+def test_the_messages_of_a_batch_are_named(module: ModuleType) -> None:
+    physical = physical_offset(7, 98)
+    expected = [offset_message_id(b"\x0a\0\0\2", 20911, physical + number) for number in range(5)]
+    assert module.encode_message_ids(b"\x0a\0\0\2", 20911, physical, 5) == ",".join(expected)
+    assert module.encode_message_ids(b"\x0a\0\0\2", 20911, physical, 1) == expected[0]

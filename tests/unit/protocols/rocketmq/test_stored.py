@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -62,7 +62,7 @@ def read(
     target = bytearray(5 + module.stored_room(slice_, PLACE, size_max))
     codes = None if wanted is None else array("i", wanted)
     end, count, offset, scanned = module.encode_stored(target, 5, slice_, PLACE, codes, count_max, size_max)
-    found = decode_stored(target[5:end])
+    found = decode_stored(bytes(target[5:end]))
     assert len(found) == count
     assert offset == slice_.offset + scanned
     return found, offset, scanned
@@ -142,10 +142,10 @@ def expected(message: Message, offset: int) -> StoredMessage:
     """Say what a client gets of a message, in Python."""
     extra = extra_of(Message(b"", extras=tuple([each for each in message.extras if each[0] == 2 and is_native(each[1])][:1])))
     crc = zlib.crc32(message.body) & 0x7FFFFFFF
-    place = ("T", 3, offset, physical_offset(7, offset), message.body)
+    place: Any = ("T", 3, offset, physical_offset(7, offset), message.body)
     if extra is not None:
         host = extra.born_host if len(extra.born_host) == 4 else bytes(4)
-        facts = (extra.flag, extra.sys_flag, extra.body_crc, extra.born_ms, host, extra.born_port)
+        facts: Any = (extra.flag, extra.sys_flag, extra.body_crc, extra.born_ms, host, extra.born_port)
         return StoredMessage(*place, extra.properties, *facts, TIME_MS, b"\x0a\0\0\2", 20911, 0, 0)
     pairs = [(b"KEYS", message.key or b""), *message.headers]
     kept = b"".join([name + b"\x01" + value + b"\x02" for name, value in pairs if name and value and not {1, 2} & {*name, *value}])
