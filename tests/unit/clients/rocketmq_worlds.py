@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from polymq.protocols.rocketmq.batches import split_batch
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request, encode_response
@@ -274,15 +275,25 @@ class World:
     def _send(self, server: Server, wire: Wire, request: Request) -> Reply:
         ext = request.ext
         is_dead = ext["b"].startswith("%RETRY%") and int(ext["j"]) >= int(ext["l"])
-        stored = self.put(
-            ext["b"].replace("%RETRY%", "%DLQ%") if is_dead else ext["b"],
-            request.body,
-            int(ext["e"]),
-            broker=server.name,
-            properties=ext["i"],
-            sys_flag=int(ext["f"]),
-            reconsume_times=int(ext["j"]),
+        topic = ext["b"].replace("%RETRY%", "%DLQ%") if is_dead else ext["b"]
+        parts = (
+            [(part.body, part.properties.decode()) for part in split_batch(request.body)]
+            if ext["m"] == "true"
+            else [(request.body, ext["i"])]
         )
+        rows = [
+            self.put(
+                topic,
+                body,
+                int(ext["e"]),
+                broker=server.name,
+                properties=properties,
+                sys_flag=int(ext["f"]),
+                reconsume_times=int(ext["j"]),
+            )
+            for body, properties in parts
+        ]
+        stored = rows[0]
         return ok({"msgId": offset_message_id(HOST, 10911, stored.physical), "queueId": ext["e"], "queueOffset": stored.offset})
 
     def _pull(self, server: Server, wire: Wire, request: Request) -> Reply | None:

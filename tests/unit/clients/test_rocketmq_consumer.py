@@ -484,7 +484,7 @@ def test_begins_where_it_is_told() -> None:
     async def go() -> None:
         for begin_from, expected in (("last", [b"new"]), ("first", [b"0", b"1", b"2", b"3", b"new"]), (12345, [b"2", b"3", b"new"])):
             world = filled(4, queues=1)
-            async with consumer(world, consuming=ConsumeOptions(begin_from=begin_from)) as each:  # type: ignore[arg-type]
+            async with consumer(world, consuming=ConsumeOptions(begin_from=begin_from)) as each:
                 world.put("t", b"new")
                 assert await settled(each, len(expected)) == expected
 

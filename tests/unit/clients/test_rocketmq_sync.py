@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from polymq.clients.rocketmq_sync import ConsumeOptions, Consumer, Message, OutgoingMessage, PollOptions, Producer, PullConsumer
+from polymq.clients.rocketmq_sync import (
+    ConsumeOptions,
+    Consumer,
+    Message,
+    OutgoingMessage,
+    PollOptions,
+    Producer,
+    PullConsumer,
+    RocketMQOptions,
+)
 from polymq.errors import ConnectionLost, DeadlineExceeded, LocalProtocolError
-from tests.unit.clients.rocketmq_worlds import BROKER, NAME_SERVER, Wire, World
+from tests.unit.clients.rocketmq_worlds import Wire, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,8 +189,6 @@ def test_polls(world: Listening) -> None:
 
 
 def test_without_a_server_there_is_no_beginning() -> None:
-    from polymq.clients.rocketmq_sync import RocketMQOptions
-
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     options = RocketMQOptions(deadline_seconds=0.2)
@@ -193,6 +200,3 @@ def test_without_a_server_there_is_no_beginning() -> None:
     with pytest.raises(DeadlineExceeded):
         PullConsumer(address, "g", "t", options)
     assert time.monotonic() - begun < 10
-
-
-assert BROKER != NAME_SERVER
