@@ -1,7 +1,7 @@
 """Servers that speak RocketMQ, on loopback: polymq, and a real nameserver with a real broker, 4.9 and 5.3.
 
 A kind is started in a folder of its own; it is ready when the nameserver's port knows a broker that makes topics. `name_server` is what
-clients are told; of the real ones the broker has a port of its own, polymq is both on one. Leaving the context ends it.
+clients are told. Leaving the context ends it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from tests.interop.servers import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["JAVA_PEERS", "POLYMQ", "REAL_KINDS", "SERVING_KINDS", "RocketmqServer", "class_path", "java_command", "rocketmq_server"]
+__all__ = ["JAVA_PEERS", "PEERS", "POLYMQ", "REAL_KINDS", "SERVING_KINDS", "RocketmqServer", "class_path", "java_command", "rocketmq_server"]
 
 # POLYMQ_PEERS: where peers/build.sh has put them, if not beside these tests.
 PEERS = Path(os.environ.get("POLYMQ_PEERS", ROOT / ".peers"))
@@ -42,6 +43,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 POLL_S = 0.05
 GET_ROUTE = 105
+MAKE_TOPIC = 17
 # Topics are made after its likeness: it has a route once a broker has told the nameserver of itself.
 LIKENESS = "TBW102"
 # Java 17 does not let 4.9 free its maps otherwise.
@@ -98,8 +100,8 @@ class RocketmqServer:
         self.settings = dict(settings or {})
         port = free_ports()
         self.name_port = port
-        # Of a real broker the port two below is taken as well, and the one above.
-        self.broker_port = port if kind == POLYMQ else port + 3
+        # The port two below the broker's is a way in for old clients; a real one has something on the port above, too.
+        self.broker_port = port + 3
         self.http_port = port + 4
         self.log = folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -123,18 +125,19 @@ class RocketmqServer:
             file = self.folder / "conf" / f"{name}.conf"
             file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
             files.append(str(file))
-        parts = [f"classes-{self.kind.removeprefix('rocketmq-')}", f"server-{self.kind.removeprefix('rocketmq-')}"]
+        version = self.kind.removeprefix("rocketmq-")
+        parts = [f"servers-{version}", f"server-{version}"]
         return [*java_command(self.folder, parts, heap="384m"), "Servers", *files]
 
     def _ours(self) -> list[str]:
         # POLYMQ_COMMAND: another build of polymq than the one that this Python would run.
         ours = shlex.split(os.environ.get("POLYMQ_COMMAND", f"{shlex.quote(sys.executable)} -m polymq.cli"))
+        roles = {"namesrv": self.name_server, "broker": f"127.0.0.1:{self.broker_port}", "vip": f"127.0.0.1:{self.broker_port - 2}"}
         settings = []
-        for name, value in self.settings.items():
+        for name, value in {**roles, "broker_name": "broker-a", "advertised_host": "127.0.0.1", **self.settings}.items():
             settings += ["--set", f"rocketmq.{name}={value}"]
-        data = str(self.folder / "data")
-        ports = ["--rocketmq", f"127.0.0.1:{self.name_port}", "--http", f"127.0.0.1:{self.http_port}", "--nsq", "off", "--nsq-http", "off"]
-        return [*ours, "serve", "--data", data, "--advertise", "127.0.0.1", *ports, *settings]
+        ports = ["--http", f"127.0.0.1:{self.http_port}", "--nsq", "off", "--nsq-http", "off"]
+        return [*ours, "serve", "--data", str(self.folder / "data"), *ports, *settings]
 
     def _name_server_settings(self) -> dict[str, str]:
         return {"listenPort": str(self.name_port), "rocketmqHome": str(self.folder), "kvConfigPath": str(self.folder / "kv.json")}
@@ -200,6 +203,22 @@ class RocketmqServer:
         """A connection to the nameserver."""
         return Connection(self.name_port)
 
+    def make_topic(self, topic: str, queues: int = 4) -> None:
+        """Make a topic, and wait until the nameserver knows it."""
+        counts = {"readQueueNums": str(queues), "writeQueueNums": str(queues), "perm": "6", "topicFilterType": "SINGLE_TAG"}
+        with self.broker() as connection:
+            answer = connection.ask(MAKE_TOPIC, {"topic": topic, "defaultTopic": LIKENESS, **counts, "topicSysFlag": "0", "order": "false"})
+            assert answer.code == 0, answer
+        self.await_route(topic)
+
+    def await_route(self, topic: str) -> None:
+        """Wait until the nameserver knows a topic."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        with self.nameserver() as connection:
+            while connection.ask(GET_ROUTE, {"topic": topic}).code:
+                assert time.monotonic() < deadline, f"{topic} is not known"
+                time.sleep(POLL_S)
+
     def log_text(self) -> str:
         """All that it has said."""
         return self.log.read_text(encoding="utf-8", errors="replace")
@@ -244,3 +263,11 @@ def rocketmq_server(kind: str, folder: Path, settings: Mapping[str, str] | None 
         server.stop()
         # A real broker's files are many and large.
         shutil.rmtree(folder / "store", ignore_errors=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name, rocketmq_server(sys.argv[1], Path(name)) as started:
+        print(f"nameserver {started.name_server}, broker 127.0.0.1:{started.broker_port}")
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(60)
