@@ -28,7 +28,17 @@ from tests.interop.servers import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["JAVA_PEERS", "PEERS", "POLYMQ", "REAL_KINDS", "SERVING_KINDS", "RocketmqServer", "class_path", "java_command", "rocketmq_server"]
+__all__ = [
+    "JAVA_PEERS",
+    "PEERS",
+    "POLYMQ",
+    "REAL_KINDS",
+    "SERVING_KINDS",
+    "RocketmqServer",
+    "class_path",
+    "java_command",
+    "rocketmq_server",
+]
 
 # POLYMQ_PEERS: where peers/build.sh has put them, if not beside these tests.
 PEERS = Path(os.environ.get("POLYMQ_PEERS", ROOT / ".peers"))

@@ -473,7 +473,7 @@ class Decoder:
         elif i >= 0:
             copy(self._rows.extras, at, source, self._fields.places[i + 2], size)
             end = at + size
-        end = self._keeper.keep_properties(self._rows.extras, at, end)
+        end = self._keeper.keep_properties(self._rows.extras, at, end, True)
         return -1 if end - at > _PROPERTIES_SIZE_MAX else end
 
     @cython.cfunc

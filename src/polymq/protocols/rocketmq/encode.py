@@ -30,6 +30,7 @@ __all__ = [
     "SEND_REPLY_SIZE_BYTES_MAX",
     "by_queue",
     "encode_frame",
+    "encode_message_ids",
     "encode_pull_head",
     "encode_request",
     "encode_response",
@@ -244,6 +245,31 @@ def _reply(
             store_u32_be(target, start, cython.cast(cython.uint, at - start - 4))
         offset += 1
     return at
+
+
+def encode_message_ids(host: bytes, port: int, physical: int, count: int) -> str:
+    """Name `count` messages that are one behind the other by their offset ids, with commas between them: the answer to a batch."""
+    assert len(host) == 4
+    assert count > 0
+    assert physical >= 0
+    head = (host + port.to_bytes(4, "big")).hex().upper().encode()
+    target = bytearray(33 * count)
+    _write_ids(target, head, physical, count)
+    return target[: 33 * count - 1].decode()
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _write_ids(
+    target: cython.uchar[::1], head: cython.const[cython.uchar][::1], physical: cython.longlong, count: cython.Py_ssize_t
+) -> cython.int:
+    digits: cython.const[cython.uchar][::1] = _HEX
+    i: cython.Py_ssize_t
+    for i in range(count):
+        copy(target, 33 * i, head, 0, 16)
+        _write_hex(target, 33 * i + 16, digits, physical + i)
+        target[33 * i + 32] = 44
+    return 0
 
 
 @cython.cfunc

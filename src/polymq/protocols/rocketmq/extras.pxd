@@ -2,13 +2,15 @@ from polymq.wire.inline cimport bytes_at, copy, equal_bytes, store_i64_be, store
 
 
 cdef class Keeper:
-    cdef bytes _host
+    cdef const unsigned char[::1] _host
+    cdef Py_ssize_t _host_size
+    cdef Py_ssize_t _cluster_size
     cdef unsigned int _port
-    cdef bytes _cluster
+    cdef const unsigned char[::1] _cluster
     cdef readonly long long tags_code
     cdef readonly Py_ssize_t properties_at
     cdef readonly Py_ssize_t overhead
-    cpdef Py_ssize_t keep_properties(self, unsigned char[::1] extras, Py_ssize_t at, Py_ssize_t end) except? -2
+    cpdef Py_ssize_t keep_properties(self, unsigned char[::1] extras, Py_ssize_t at, Py_ssize_t end, bint single) except? -2
     cpdef int write_fixed(
         self,
         unsigned char[::1] extras,

@@ -41,6 +41,7 @@ class Keeper:
         self._host = born_host
         self._port = born_port
         self._cluster = b"CLUSTER\x01" + cluster.encode()
+        self._host_size, self._cluster_size = len(born_host), len(self._cluster)
         self.tags_code = 0
         self.properties_at = _FIXED_SIZE - 4 + len(born_host)
         # What an extra takes beside the properties as they came.
@@ -48,18 +49,20 @@ class Keeper:
 
     @cython.ccall
     @cython.exceptval(-2)
-    def keep_properties(self, extras: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    def keep_properties(
+        self, extras: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, single: cython.bint
+    ) -> cython.Py_ssize_t:
         """Tidy the properties `extras[at:end]` as the real broker does, in place; gives where they end.
 
         WAIT, CLUSTER and what has no name or no value go, CLUSTER of ours comes to the end; `tags_code` is then the tags' hash.
-        -1: one of them says that the message is more than an append (`properties.SLOW_PROPERTIES`).
+        -1: one of them says that the message is more than an append (`properties.SLOW_PROPERTIES`). Those of a batch are not asked that
+        (not `single`), and keep WAIT.
         """
         start: cython.Py_ssize_t = at
         stop: cython.Py_ssize_t
         colon: cython.Py_ssize_t
         kept: cython.Py_ssize_t = at
         size: cython.Py_ssize_t
-        cluster: cython.const[cython.uchar][::1] = self._cluster
         self.tags_code = 0
         while start < end:
             stop = start
@@ -70,18 +73,17 @@ class Keeper:
                 stop += 1
             if colon > start and colon < stop - 1:
                 size = colon - start
-                if _is_slow(extras, start, size):
+                if single and _is_slow(extras, start, size):
                     return _SLOW
                 if size == 4 and equal_bytes(b"TAGS", extras, start, 4):
                     self.tags_code = hash_of(extras, colon + 1, stop)
-                if not (size == 4 and equal_bytes(b"WAIT", extras, start, 4)) and not (
+                if not (single and size == 4 and equal_bytes(b"WAIT", extras, start, 4)) and not (
                     size == 7 and equal_bytes(b"CLUSTER", extras, start, 7)
                 ):
                     kept = _move(extras, kept, start, stop)
             start = stop + 1
-        size = len(cluster)
-        copy(extras, kept, cluster, 0, size)
-        return kept + size
+        copy(extras, kept, self._cluster, 0, self._cluster_size)
+        return kept + self._cluster_size
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -96,8 +98,7 @@ class Keeper:
         crc: cython.uint,
     ) -> cython.int:
         """Write all before the properties; the tags code is that of the properties that were tidied last."""
-        size: cython.Py_ssize_t = len(self._host)
-        host: cython.const[cython.uchar][::1] = self._host
+        size: cython.Py_ssize_t = self._host_size
         extras[at] = 1
         extras[at + 1] = size
         extras[at + 2] = 0
@@ -105,7 +106,7 @@ class Keeper:
         store_u32_be(extras, at + 4, cython.cast(cython.uint, flag & 0xFFFFFFFF))
         store_u32_be(extras, at + 8, cython.cast(cython.uint, sys_flag & ~_SYSTEM_BITS & 0xFFFFFFFF))
         store_i64_be(extras, at + 12, born_ms)
-        copy(extras, at + 20, host, 0, size)
+        copy(extras, at + 20, self._host, 0, size)
         at += 20 + size
         store_u32_be(extras, at, self._port)
         store_u32_be(extras, at + 4, cython.cast(cython.uint, reconsume_times & 0xFFFFFFFF))

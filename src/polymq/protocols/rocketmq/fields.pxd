@@ -2,7 +2,7 @@ from polymq.wire.inline cimport bytes_at, equal_bytes, load_u32_be
 
 
 cdef class Fields:
-    cdef int[::1] places
+    cdef readonly int[::1] places
     cdef readonly Py_ssize_t count
     cdef public long long code
     cdef readonly long long opaque

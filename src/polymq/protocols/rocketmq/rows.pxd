@@ -2,8 +2,8 @@ from polymq.wire.inline cimport copy
 
 
 cdef class Rows:
-    cdef int[::1] numbers
-    cdef unsigned char[::1] extras
+    cdef readonly int[::1] numbers
+    cdef readonly unsigned char[::1] extras
     cdef readonly object numbers_view
     cdef readonly object extras_view
     cdef readonly Py_ssize_t capacity

@@ -300,7 +300,7 @@ class _Writer:
             if visible:
                 self._look(view, position, position + (load_u32(view, position + 4) & 0xFFFFFF), time_ns)
                 if self._all or self._is_wanted(view):
-                    stored_size = self._stored_size(view, position, size)
+                    stored_size = self._stored_size(room, view, position, size)
                     if found and stored_size > size_left:
                         break
                     if stored_size <= _STORED_SIZE_MAX:
@@ -395,14 +395,18 @@ class _Writer:
     @cython.cfunc
     @cython.exceptval(-1)
     def _stored_size(
-        self, view: cython.const[cython.uchar][::1], position: cython.Py_ssize_t, size: cython.Py_ssize_t
+        self,
+        target: cython.uchar[::1],
+        view: cython.const[cython.uchar][::1],
+        position: cython.Py_ssize_t,
+        size: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
         """Say how large the stored message will be."""
         body_size: cython.Py_ssize_t = size - (load_u32(view, position + 4) & 0xFFFFFF)
         size = _STORED_FIXED + len(self._topic) + body_size
         if self._native:
             return size + self._native_size - _FIXED_SIZE + 4 - view[self._native + 1]
-        return size + self._write_properties(None, 0, view)
+        return size + self._write_properties(target, 0, view, True)
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -458,7 +462,7 @@ class _Writer:
             properties = native + self._native_size - tail - 20
             copy(target, at + 2, view, tail + 20, properties)
         else:
-            properties = self._write_properties(target, at + 2, view)
+            properties = self._write_properties(target, at + 2, view, False)
         target[at] = properties >> 8
         target[at + 1] = properties & 255
         at += 2 + properties
@@ -479,15 +483,14 @@ class _Writer:
     @cython.cfunc
     @cython.exceptval(-1)
     def _write_properties(
-        self, target: cython.uchar[::1], start: cython.Py_ssize_t, view: cython.const[cython.uchar][::1]
+        self, target: cython.uchar[::1], start: cython.Py_ssize_t, view: cython.const[cython.uchar][::1], dry: cython.bint
     ) -> cython.Py_ssize_t:
-        """Write key and headers of the record as properties, those that fit; without a target only say how much it is."""
+        """Write key and headers of the record as properties, those that fit; `dry`: only say how much it is."""
         at: cython.Py_ssize_t = start
         name: cython.Py_ssize_t
         value: cython.Py_ssize_t
         name_size: cython.Py_ssize_t
         value_size: cython.Py_ssize_t
-        dry: cython.bint = target is None
         if self._key:
             value_size = load_u32(view, self._key)
             if value_size > 0 and value_size <= _PROPERTIES_SIZE_MAX - 6 and _is_text(view, self._key + 4, value_size):
