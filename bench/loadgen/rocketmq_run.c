@@ -59,7 +59,7 @@ static void take_answer(struct rocketmq_run *rocketmq, struct rocketmq_connectio
     uint32_t index = (uint32_t)(frame->opaque - OPAQUE_FIRST) % connection->slot_count;
     struct rocketmq_slot *slot = &connection->slots[index];
     if (frame->opaque < OPAQUE_FIRST || slot->opaque != frame->opaque) fail("an answer to %d, which nobody asked", frame->opaque);
-    if (frame->binary != run->options.binary) fail("an answer with another kind of header");
+    if (frame->binary && !run->options.binary) fail("a binary header answers one of JSON");
     uint32_t count = sends(rocketmq) ? rocketmq_send_answer(rocketmq, slot, frame) : rocketmq_pull_answer(rocketmq, slot, frame);
     slot->opaque = 0;
     connection->free_slots[connection->free_count++] = index;
