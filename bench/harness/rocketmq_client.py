@@ -48,8 +48,8 @@ class Asking:
     def ask(self, code: int, ext: dict[str, str], body: bytes = b"") -> Said:
         """Send a request and wait for its answer; OSError when there is none."""
         self.opaque += 1
-        fields = {"code": code, "extFields": ext, "flag": 0, "language": "JAVA", "opaque": self.opaque, "version": 409}
-        header = json.dumps(fields, separators=(",", ":")).encode()
+        fields = {"code": code, "extFields": ext, "flag": 0, "language": "JAVA", "opaque": self.opaque}
+        header = json.dumps({**fields, "serializeTypeCurrentRPC": "JSON", "version": 409}, separators=(",", ":")).encode()
         self.connection.sendall(struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body)
         head = self.file.read(8)
         if len(head) < 8:

@@ -273,9 +273,9 @@ def send_row(threads: int, messages: int, ratio_min: float) -> Row:
 
 
 ROCKETMQ_ROWS: tuple[Row, ...] = (
-    send_row(1, 60_000, 1.2),
-    send_row(8, 120_000, 2),
-    send_row(64, 160_000, 2),
+    send_row(1, 40_000, 1.2),
+    send_row(8, 80_000, 2),
+    send_row(64, 100_000, 2),
     row(
         "batch",
         "send batches of 128 B, 4 connections",

@@ -20,6 +20,8 @@ TIMEOUT_S = 10
 NO_TOPIC = 17
 PULL, CREATE, MAX_OFFSET, ROUTE, SEND, BATCH = 11, 17, 30, 105, 310, 320
 SEND_NAMES = set("abcdefghijkmn")
+# Since 3.2.6.
+OPTIONAL = set("mn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +198,9 @@ class Fake:
         return self.queues.setdefault((topic, number), [])
 
     def _store(self, asked: Asked, answer: Answer) -> Answer:
-        assert set(asked.ext) == SEND_NAMES
-        assert (asked.ext["c"], asked.ext["d"], asked.ext["k"], asked.ext["n"]) == ("TBW102", "4", "false", "broker-f")
-        assert asked.ext["m"] == ("true" if asked.code == BATCH else "false")
+        assert set(asked.ext) in (SEND_NAMES, SEND_NAMES - OPTIONAL)
+        assert (asked.ext["c"], asked.ext["d"], asked.ext["k"], asked.ext.get("n", "broker-f")) == ("TBW102", "4", "false", "broker-f")
+        assert asked.ext.get("m", "false") == ("true" if asked.code == BATCH else "false")
         assert len(asked.ext["g"]) == 13
         queue = self.queue(asked.ext["b"], int(asked.ext["e"]))
         first = len(queue)
@@ -222,10 +224,10 @@ class Fake:
         return found
 
     def _pull(self, asked: Asked, answer: Answer) -> Answer:
-        assert (asked.ext["sysFlag"], asked.ext["subscription"], asked.ext["maxMsgNums"]) == ("6", "*", "32")
+        assert (asked.ext["sysFlag"], asked.ext["subscription"]) == ("6", "*")
         topic, number, offset = asked.ext["topic"], int(asked.ext["queueId"]), int(asked.ext["queueOffset"])
         queue = self.queue(topic, number)
-        found = queue[offset : offset + 32]
+        found = queue[offset : offset + int(asked.ext["maxMsgNums"])]
         body = b"".join(stored(topic, number, offset + index, *message) for index, message in enumerate(found))
         ext = {"suggestWhichBrokerId": "0", "nextBeginOffset": str(offset + len(found)), "minOffset": "0", "maxOffset": str(len(queue))}
         return replace(answer, ext=ext, body=body, remark="FOUND")

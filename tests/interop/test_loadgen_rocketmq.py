@@ -111,6 +111,7 @@ def test_pulling_takes_everything_of_the_first_queues(generator: Generator) -> N
         pulls = [(asked.ext["queueId"], int(asked.ext["queueOffset"])) for asked in fake.asked if asked.code == PULL]
         assert sorted(pulls) == [(queue, offset) for queue in "01" for offset in range(0, 250, 32)]
         assert len({asked.connection for asked in fake.asked if asked.code == PULL}) == 1
+        assert {asked.ext["maxMsgNums"] for asked in fake.asked if asked.code == PULL} == {"32"}
         # The last answer of each queue goes beyond what was wanted.
         assert (result["messages"], result["pulled"], result["requests"], result["complete"]) == (500, 500, 16, True)
 
