@@ -1,0 +1,1 @@
+from polymq.wire.inline cimport copy, store_u32_be
