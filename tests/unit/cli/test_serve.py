@@ -27,6 +27,8 @@ FLAGS = (
         "--rocketmq-namesrv",
         "--rocketmq",
         "--rocketmq-vip",
+        "--rocketmq-host",
+        "--rocketmq-register",
         "--phpmq",
         "--phpmq-maintenance",
         "--http",
@@ -57,7 +59,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
 
 def test_the_flags_that_tools_rely_on_exist(served: list[Settings]) -> None:
-    values = {"--data": "d", "--nats-cluster-name": "c", "--advertise": "h"}
+    values = {"--data": "d", "--nats-cluster-name": "c", "--advertise": "h", "--rocketmq-host": "h"}
     arguments = [part for number, flag in enumerate(FLAGS, 5000) for part in (flag, values.get(flag, f"127.0.0.1:{number}"))]
     done = CliRunner().invoke(app, ["serve", *arguments])
     assert done.exit_code == 0, done.output
