@@ -43,6 +43,8 @@ __all__ = ["HANDLERS", "Pull", "expire", "go_on"]
 _NS_PER_MS: Final = 1_000_000
 # Records that are looked at together where only some are wanted.
 _SCAN_COUNT: Final = 1024
+_I32: Final = 1 << 31
+_I64: Final = 1 << 63
 _SUSPEND: Final = int(PullFlag.SUSPEND)
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
 _SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
@@ -60,6 +62,7 @@ class Pull:
         "count_max",
         "due_ns",
         "expression",
+        "flags",
         "group",
         "log",
         "next",
@@ -85,21 +88,19 @@ class Pull:
         self.group = group
         self.topic = topic
         self.topic_key = topic_key
-        ext = request.ext
-        self.offset = self.next = integer(request, "queueOffset")
-        self.count_max = min(max(small(request, "maxMsgNums"), 1), MESSAGE_COUNT_PER_PULL_MAX)
-        size_max = small(request, "maxMsgBytes", 0)
+        numbers = _numbers(request.ext)
+        if numbers is None:  # something is wrong, or unusual: what it is, in words
+            numbers = _numbers_one_by_one(request)
+        self.queue_id, self.offset, count_max, self.flags, size_max, suspend_ms, self.version = numbers
+        self.next = self.offset
+        self.count_max = min(max(count_max, 1), MESSAGE_COUNT_PER_PULL_MAX)
         self.size_max = min(size_max, PULL_SIZE_BYTES_MAX) if size_max > 0 else PULL_SIZE_BYTES_MAX
-        flags = small(request, "sysFlag")
-        self.suspend_ns = 0
-        if flags & _SUSPEND:
-            self.suspend_ns = min(max(integer(request, "suspendTimeoutMillis", 0), 0) * _NS_PER_MS, PULL_HOLD_NS_MAX)
+        self.suspend_ns = min(max(suspend_ms, 0) * _NS_PER_MS, PULL_HOLD_NS_MAX) if self.flags & _SUSPEND else 0
         # Without a subscription of its own it is for what its group has subscribed to.
         self.expression: tuple[str, str] | None = None
-        if flags & _SUBSCRIPTION:
+        if self.flags & _SUBSCRIPTION:
+            ext = request.ext
             self.expression = (ext.get("expressionType") or "TAG", ext.get("subscription") or "*")
-        self.version = integer(request, "subVersion", 0)
-        self.queue_id = small(request, "queueId")
         self.wanted: array[int] | None = None
         self.due_ns = 0
         self.place = Waiting.NOWHERE
@@ -107,6 +108,39 @@ class Pull:
         self.log: Log
         self.number = 0
         self.spot: Place
+
+
+_Numbers = tuple[int, int, int, int, int, int, int]
+
+
+def _numbers(ext: dict[str, str]) -> _Numbers | None:
+    """Read what a pull says in numbers, if nothing is wrong with them: queue, offset, messages, flags, bytes, time to wait, version."""
+    try:
+        found = (
+            int(ext["queueId"]),
+            int(ext["queueOffset"]),
+            int(ext["maxMsgNums"]),
+            int(ext["sysFlag"]),
+            int(ext.get("maxMsgBytes") or 0),
+            int(ext.get("suspendTimeoutMillis") or 0),
+            int(ext.get("subVersion") or 0),
+        )
+    except (KeyError, ValueError):
+        return None
+    return found if -_I32 <= min(found) and max(found[0], found[2], found[3], found[4]) < _I32 and max(found) < _I64 else None
+
+
+def _numbers_one_by_one(request: Request) -> _Numbers:
+    """Do the same, a field at a time. Raises RequestProblem."""
+    return (
+        small(request, "queueId"),
+        integer(request, "queueOffset"),
+        small(request, "maxMsgNums"),
+        small(request, "sysFlag"),
+        small(request, "maxMsgBytes", 0),
+        integer(request, "suspendTimeoutMillis", 0),
+        integer(request, "subVersion", 0),
+    )
 
 
 def _pull(client: RocketmqClient, request: Request) -> Answer | None:
@@ -133,7 +167,7 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     found = wanted_of(house, pull)
     if isinstance(found, Answer):
         return found
-    if small(request, "sysFlag") & _COMMIT:
+    if pull.flags & _COMMIT:
         commit(session, name, group, pull.queue_id, integer(request, "commitOffset", -1))
     if len(client.pulls) >= PULLS_PER_CONNECTION_MAX or house.holds.count >= PULLS_MAX:
         return Answer(ResponseCode.SYSTEM_BUSY, "too many pulls wait here already")

@@ -27,6 +27,7 @@ from polymq.wire.records import encode_message
 
 if TYPE_CHECKING:
     from polymq.core.ports import Ticket
+    from polymq.gateways.effects import Effect
     from polymq.gateways.rocketmq.answers import Handler
     from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.protocols.rocketmq.events import Request, Sends
@@ -73,9 +74,10 @@ class Stored:
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-def take_run(client: RocketmqClient, sends: Sends) -> None:
+def take_run(client: RocketmqClient, sends: Sends, effects: list[Effect]) -> None:
     """Append a run of plain sends, and answer them."""
     house = client.house
+    publish = client.session.publish_run
     order, queues = by_queue(sends)
     for topic_index, queue_id, first, count in queues:
         topic = sends.topics[topic_index]
@@ -92,7 +94,7 @@ def take_run(client: RocketmqClient, sends: Sends) -> None:
         end = encode_send_replies(buffer, 0, sends, order, first, count, place=place, first_offset=offset)
         with memoryview(buffer) as view:
             data = bytes(view[:end])
-        client.emit(SendAfter(ticket, data, partial(_run_failed, data)))
+        effects.append(SendAfter(ticket, data, partial(_run_failed, data)))
 
 
 def _refuse_run(client: RocketmqClient, sends: Sends, rows: memoryview, answer: Answer) -> None:
