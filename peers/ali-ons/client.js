@@ -53,7 +53,7 @@ async function send(job) {
       status: result.sendStatus,
       id: result.msgId,
       offset_id: result.msgId,
-      queue: result.messageQueue.queueId,
+      queue: Number(result.messageQueue.queueId),
       offset: Number(result.queueOffset),
     });
   }

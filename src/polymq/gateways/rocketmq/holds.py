@@ -154,10 +154,14 @@ class Holds:
     def show(self) -> None:
         """Wake those that have what they waited for."""
         if self._behind:
-            for number in self._behind:
-                for pull in [pull for pull in self._held.get(number, ()) if pull.log.readable > pull.next]:
-                    self.make_ready(pull)
-            self._behind.clear()
+            behind, self._behind = self._behind, {}
+            for number in behind:
+                for pull in list(self._held.get(number, ())):
+                    if pull.log.readable > pull.next:
+                        self.make_ready(pull)
+                    elif pull.log.readable < pull.log.end:
+                        # Asked before the commit, as in a turn that the schedule began: the answer is behind it.
+                        self._behind[number] = None
         if self._cold:
             for pull in [pull for pull in self._cold if pull.reader is None or not pull.reader.is_stalled]:
                 self.make_ready(pull)
