@@ -15,7 +15,7 @@ from polymq.gateways.rocketmq.holds import Waiting
 from polymq.gateways.rocketmq.offsets import commit
 from polymq.gateways.rocketmq.topics import no_topic
 from polymq.protocols.rocketmq.codes import PullFlag, RequestCode, ResponseCode
-from polymq.protocols.rocketmq.encode import PULL_HEAD_SIZE_BYTES, encode_pull_head, encode_response
+from polymq.protocols.rocketmq.encode import PULL_HEAD_SIZE_BYTES, encode_found_head, encode_response
 from polymq.protocols.rocketmq.stored import encode_stored, stored_room
 from polymq.rocketmq_limits import (
     MESSAGE_COUNT_PER_PULL_MAX,
@@ -324,7 +324,7 @@ def _read_on(pull: Pull, reader: Reader) -> None:
 
 def _answer_found(pull: Pull, buffer: bytearray, end: int) -> None:
     client, log = pull.client, pull.log
-    encode_pull_head(
+    start = encode_found_head(
         buffer,
         0,
         opaque=pull.opaque,
@@ -334,10 +334,10 @@ def _answer_found(pull: Pull, buffer: bytearray, end: int) -> None:
         min_offset=log.start,
         max_offset=log.readable,
     )
-    client.said_size_bytes += end
+    client.said_size_bytes += end - start
     client.house.holds.end(pull)
     with memoryview(buffer) as view:
-        client.emit(Send(bytes(view[:end])))
+        client.emit(Send(bytes(view[start:end])))
 
 
 def _answer_empty(pull: Pull, code: int, remark: str, next_offset: int) -> None:

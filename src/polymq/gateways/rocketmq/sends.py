@@ -84,7 +84,7 @@ def take_run(client: RocketmqClient, sends: Sends, effects: list[Effect]) -> Non
         records = encode_records(sends, order, first, count)
         name, made = house.topics.sent_to(topic)
         try:
-            ticket, partition, offset = client.session.publish_run(name, queue_id, records, count, origin=ORIGIN_ROCKETMQ, partitions=made)
+            ticket, partition, offset = publish(name, queue_id, records, count, origin=ORIGIN_ROCKETMQ, partitions=made)
         except Refusal as refusal:
             _refuse_run(client, sends, order[first : first + count], _send_refused(client, topic, queue_id, refusal))
             continue
