@@ -92,9 +92,11 @@ JAVA: Final = tuple(
 )
 GO: Final = Client("go", "go", can=EVERYTHING - {"query", "offsets", "assign"})
 # No one-way sends and no batches, nothing orderly, and its messages have no ids of their own: one that comes again has another.
-NODE: Final = Client("ali-ons", "ali-ons", can=frozenset("sync tags delay push broadcast retry dead".split()))
+NODE: Final = Client("ali-ons", "ali-ons", can=frozenset(["sync", "tags", "delay", "push", "broadcast", "retry", "dead"]))
 # Its large messages are smaller than that, broadcasts begin at the end, and 16 times is what it tries.
-PYPI: Final = Client("pypi-rocketmq", "pypi", can=frozenset("sync oneway ordered tags delay push orderly retry unique".split()))
+PYPI: Final = Client(
+    "pypi-rocketmq", "pypi", can=frozenset(["sync", "oneway", "ordered", "tags", "delay", "push", "orderly", "retry", "unique"])
+)
 CLIENTS: Final = (*JAVA, GO, NODE, PYPI)
 
 
