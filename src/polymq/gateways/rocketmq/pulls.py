@@ -5,6 +5,7 @@ A pull is answered straight from the log into one buffer; no message is an objec
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal, RefusalCode
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from polymq.protocols.rocketmq.places import Place
 
 __all__ = ["HANDLERS", "Pull", "expire", "go_on"]
+
+log = logging.getLogger(__name__)
 
 _NS_PER_MS: Final = 1_000_000
 # Records that are looked at together where only some are wanted.
@@ -174,7 +177,11 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     house.holds.begin(pull)
     if isinstance(found, Wanted):
         pull.wanted = found.codes
-        _read(pull)
+        try:
+            _read(pull)
+        except Exception:
+            house.holds.end(pull)
+            raise
     else:
         pull.due_ns = house.clock.monotonic_ns() + PULL_SUBSCRIPTION_WAIT_NS
         house.holds.wait_for_heartbeat(pull)
@@ -208,8 +215,8 @@ def go_on(pull: Pull) -> None:
         else:
             client.house.holds.wait_for_heartbeat(pull)
     except Exception:
+        log.exception("%s: a pull has failed: internal error", client.peer)
         _answer(pull, failed("internal error"))
-        raise
 
 
 def expire(pull: Pull) -> None:
@@ -292,11 +299,12 @@ def _read_on(pull: Pull, reader: Reader) -> None:
     at = PULL_HEAD_SIZE_BYTES
     buffer = house.scratch
     count_left, size_left = pull.count_max, pull.size_max
+    begun = pull.next
     scan_left, scan_size_left = PULL_SCAN_RECORDS_MAX, PULL_SCAN_SIZE_BYTES_MAX
     while True:
         piece = reader.take(count_left if wanted is None else min(_SCAN_COUNT, scan_left), max(size_left, 1))
         if piece is None:
-            if reader.waiting and count_left == pull.count_max and pull.next == pull.offset:
+            if reader.waiting and pull.next == begun:
                 house.holds.wait_for_disk(pull)
                 return
             break
@@ -316,6 +324,9 @@ def _read_on(pull: Pull, reader: Reader) -> None:
             break
     if count_left < pull.count_max:
         _answer_found(pull, buffer, at)
+    elif pull.next == begun:
+        # A client that is told that there is nothing comes again at once, and for ever.
+        _answer(pull, failed(pull.log.failed or f"the message at offset {pull.next} cannot be read"))
     elif pull.due_ns and pull.next >= pull.log.readable:
         _hold(pull)
     else:

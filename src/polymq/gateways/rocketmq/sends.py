@@ -36,6 +36,7 @@ __all__ = ["HANDLERS", "Sending", "Stored", "send_answer", "store", "take_run"]
 
 _NEW_TOPIC_QUEUES_MAX: Final = 8  # what the real broker gives at most because a producer asks for it
 _RECONSUME_TIMES_MAX: Final = 16  # of a group that says nothing about it
+_VERSION_OF_MAX: Final = 121
 # Bits of a header's size that say how it is written.
 _HEADER_SIZE_MASK: Final = 0xFFFFFF
 # A message that asks for one of these is not stored at once.
@@ -193,7 +194,8 @@ def read_sending(request: Request) -> Sending:
     ext = request.ext
     names = _LONG_NAMES if request.code == RequestCode.SEND_MESSAGE else _SHORT_NAMES
     properties_text = ext.get(names["properties"]) or ""
-    most = ext.get(names["max_reconsume"])
+    # Clients before 3.4.9 do not know what they say there.
+    most = ext.get(names["max_reconsume"]) if request.version >= _VERSION_OF_MAX else None
     return Sending(
         group=ext.get(names["group"]) or "",
         topic=required(request, names["topic"]),
