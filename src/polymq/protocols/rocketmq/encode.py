@@ -33,13 +33,12 @@ __all__ = [
     "encode_found_head",
     "encode_frame",
     "encode_message_ids",
-    "encode_pull_head",
     "encode_request",
     "encode_response",
     "encode_send_replies",
 ]
 
-# What both kinds of the head of a pull's answer take, blanks included.
+# What both kinds of the head of a pull's answer take at most.
 PULL_HEAD_SIZE_BYTES: Final = 320
 # Region, id and numbers at their largest.
 SEND_REPLY_SIZE_BYTES_MAX: Final = 320
@@ -94,29 +93,6 @@ def encode_request(
     """Ask a peer, or tell it something (`oneway`)."""
     head = header.Header(code, opaque, FLAG_ONEWAY if oneway else 0, dict(ext or ()))
     return encode_frame(header.encode_binary(head) if binary else header.encode_json(head), body, binary=binary)
-
-
-def encode_pull_head(
-    target: bytearray, at: int, *, opaque: int, binary: bool, body_size: int, next_offset: int, min_offset: int, max_offset: int
-) -> None:
-    """Write the head of the answer FOUND to a pull: so it can be written when the messages behind it are there.
-
-    Always PULL_HEAD_SIZE_BYTES: JSON has blanks at its end, and binary headers have them behind the remark, which nobody reads.
-    """
-    ext = {"suggestWhichBrokerId": "0", "nextBeginOffset": str(next_offset), "minOffset": str(min_offset), "maxOffset": str(max_offset)}
-    size = PULL_HEAD_SIZE_BYTES - _PREFIX.size
-    head = header.Header(0, opaque, FLAG_RESPONSE, ext, "FOUND", int(Language.PYTHON), VERSION)
-    if binary:
-        raw = header.encode_binary(head)
-        head.remark = "FOUND" + " " * (size - len(raw))
-        raw = header.encode_binary(head)
-    else:
-        raw = header.encode_json(head)
-        raw = raw[: len(raw) - 1] + b" " * (size - len(raw)) + b"}"
-    assert len(raw) == size
-    assert at + PULL_HEAD_SIZE_BYTES + body_size <= len(target)
-    _PREFIX.pack_into(target, at, 4 + size + body_size, (SERIALIZE_BINARY << 24 if binary else 0) | size)
-    target[at + _PREFIX.size : at + PULL_HEAD_SIZE_BYTES] = raw
 
 
 def encode_found_head(

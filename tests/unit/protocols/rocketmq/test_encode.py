@@ -114,19 +114,6 @@ def test_a_later_run_of_a_feed_is_sorted_from_its_first_row_on() -> None:
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("offset", [0, 2**41])
-def test_the_head_of_a_pull_has_one_size(offset: int, *, binary: bool) -> None:
-    room = bytearray(b"x" * (2 + encode.PULL_HEAD_SIZE_BYTES + 4))
-    encode.encode_pull_head(room, 2, opaque=-(2**31), binary=binary, body_size=4, next_offset=offset, min_offset=offset, max_offset=offset)
-    room[-4:] = b"body"
-    (answer,) = requests_of(bytes(room[2:]))
-    assert answer.ext == dict.fromkeys(("nextBeginOffset", "minOffset", "maxOffset"), str(offset)) | {"suggestWhichBrokerId": "0"}
-    assert (answer.code, answer.opaque, answer.flag, answer.body, answer.binary) == (0, -(2**31), 1, b"body", binary)
-    assert answer.remark is not None
-    assert answer.remark.rstrip() == "FOUND"
-
-
-@pytest.mark.parametrize("binary", [False, True])
-@pytest.mark.parametrize("offset", [0, 2**41])
 def test_the_head_of_a_pull_stands_before_its_messages(offset: int, *, binary: bool) -> None:
     room = bytearray(b"x" * (2 + encode.PULL_HEAD_SIZE_BYTES)) + b"body"
     start = encode.encode_found_head(
