@@ -41,7 +41,7 @@ from tests.interop.rocketmq_servers import JAVA_PEERS, PEERS, RocketmqServer, ja
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ["CLIENTS", "JAVA", "Client", "Consumer", "JobError", "Producer", "Programs"]
+__all__ = ["CLIENTS", "JAVA", "OWN", "Client", "Consumer", "JobError", "Producer", "Programs"]
 
 JOB_TIMEOUT_S: Final = 60.0
 # Java's consumers look at the nameserver every 30 s, and at each other every 20 s.
@@ -97,7 +97,12 @@ NODE: Final = Client("ali-ons", "ali-ons", can=frozenset(["sync", "tags", "delay
 PYPI: Final = Client(
     "pypi-rocketmq", "pypi", can=frozenset(["sync", "oneway", "ordered", "tags", "delay", "push", "orderly", "retry", "unique"])
 )
+<<<<<<< HEAD
 CLIENTS: Final = (*JAVA, GO, NODE, PYPI)
+=======
+OWN: Final = Client("polymq", "own", can=EVERYTHING - {"query", "offsets"})
+CLIENTS: Final = (*JAVA, GO, NODE, PYPI, OWN)
+>>>>>>> rmq-server
 
 
 def java_program(folder: Path) -> list[str]:
@@ -114,6 +119,7 @@ PROGRAMS: Final[dict[str, Callable[[Path], list[str]]]] = {
     "go": lambda _: [str(PEERS / "bin" / "rocketmq-go-client")],
     "ali-ons": lambda _: ["node", str(PEERS / "ali-ons" / "client.js")],
     "pypi": lambda _: [sys.executable, str(HERE / "clients" / "rocketmq_pypi.py")],
+    "own": lambda _: [sys.executable, str(HERE / "clients" / "rocketmq_own.py")],
 }
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.rocketmq_jobs import CLIENTS, JAVA, Client, Programs
+from tests.interop.rocketmq_jobs import CLIENTS, JAVA, OWN, Client, Programs
 from tests.interop.rocketmq_servers import POLYMQ, REAL_KINDS, RocketmqServer, rocketmq_server
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def chosen() -> list[tuple[str, Client]]:
     """Pairs of kind and client; POLYMQ_INTEROP_SERVERS and POLYMQ_INTEROP_CLIENTS name some, as tools for development."""
     kinds, clients = (os.environ.get(f"POLYMQ_INTEROP_{name}", "") for name in ("SERVERS", "CLIENTS"))
     pairs = [(POLYMQ, client) for client in CLIENTS]
-    pairs += [(kind, client) for kind, name in CONTROLS.items() for client in CLIENTS if client.name == name or kinds]
+    pairs += [(kind, client) for kind, name in CONTROLS.items() for client in CLIENTS if client.name in (name, OWN.name) or kinds]
     return [
         (kind, client)
         for kind, client in pairs
