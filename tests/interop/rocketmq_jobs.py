@@ -97,12 +97,8 @@ NODE: Final = Client("ali-ons", "ali-ons", can=frozenset(["sync", "tags", "delay
 PYPI: Final = Client(
     "pypi-rocketmq", "pypi", can=frozenset(["sync", "oneway", "ordered", "tags", "delay", "push", "orderly", "retry", "unique"])
 )
-<<<<<<< HEAD
-CLIENTS: Final = (*JAVA, GO, NODE, PYPI)
-=======
 OWN: Final = Client("polymq", "own", can=EVERYTHING - {"query", "offsets"})
 CLIENTS: Final = (*JAVA, GO, NODE, PYPI, OWN)
->>>>>>> rmq-server
 
 
 def java_program(folder: Path) -> list[str]:
