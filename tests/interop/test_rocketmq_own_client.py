@@ -69,9 +69,7 @@ def bodies(*members: Consumer) -> list[str]:
 
 @pytest.mark.parametrize("java", JAVAS, ids=[each.name for each in JAVAS])
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
-def test_a_mixed_group_divides_the_queues(
-    server: RocketmqServer, java: Client, orderly: bool, programs: Programs, topic: str
-) -> None:
+def test_a_mixed_group_divides_the_queues(server: RocketmqServer, java: Client, orderly: bool, programs: Programs, topic: str) -> None:
     group = f"group-{topic}"
     producer = programs.producer(OWN, server)
     members = [programs.push(client, server, topic, group, orderly=orderly) for client in (java, OWN)]
