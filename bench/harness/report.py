@@ -21,6 +21,8 @@ TITLES = {
     "nsqd": "nsqd 1.3.0",
     "nats-server": "nats-server 2.15.2",
     "nats-server-2.9": "nats-server 2.9.10",
+    "rocketmq-4.9": "RocketMQ 4.9.7",
+    "rocketmq-5.3": "RocketMQ 5.3.3",
     "polymq-fsync": "polymq, fsync",
 }
 NSQ_NOT_ALIKE = """\
@@ -32,6 +34,12 @@ NATS_NOT_ALIKE = """\
 Both nats-servers run with their defaults, without JetStream: 2.15.2 from its Go module, 2.9.10 as Debian packages it. No server keeps
 a message here, except where a row says so. A goal is met if it is met against the better of the two. Generator and server share the
 machine; polymq uses one core, nats-server all it can get.
+"""
+ROCKETMQ_NOT_ALIKE = """\
+RocketMQ 4.9.7 and 5.3.3 are the brokers from Maven, each with its nameserver, a JVM each (1 GB and 256 MB of heap, the collector's settings of their
+scripts), asynchronous flush; polymq is nameserver and broker in one process. All answer when a message is in the page cache. The servers stay up from
+row to row, and every load is preceded by a warm-up that is not counted. A goal is met if it is met against the better of the two. Generator and
+server share the machine; polymq uses one core, a JVM all it can get.
 """
 
 
@@ -48,6 +56,7 @@ class Sheet:
 SHEETS = (
     Sheet("NSQ", NSQ_NOT_ALIKE, ("nsqd", "polymq"), ("polymq-fsync",)),
     Sheet("NATS", NATS_NOT_ALIKE, ("nats-server", "nats-server-2.9", "polymq")),
+    Sheet("RocketMQ", ROCKETMQ_NOT_ALIKE, ("rocketmq-4.9", "rocketmq-5.3", "polymq")),
 )
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "NAMED_SILENCE_NS_MAX",
     "NAMED_TOPICS_MAX",
     "PHYSICAL_OFFSET_BITS",
+    "PLACES_PER_CONNECTION_MAX",
     "PLACES_REMEMBERED_MAX",
     "PROPERTIES_SIZE_BYTES_MAX",
     "PULLS_MAX",
@@ -62,14 +63,17 @@ __all__ = [
     "TOPICS_REMEMBERED_MAX",
     "TOPIC_LIST_MAX",
     "TOPIC_SIZE_BYTES_MAX",
+    "UNUSUAL_HEADER_SIZE_BYTES_MAX",
     "YOUNG_QUEUE_SIZE_BYTES_MAX",
 ]
 
 # com.rocketmq.remoting.frameMaxLength: what every real peer takes. It counts all of the frame but its first four bytes.
 FRAME_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 # A real peer knows no limit but the frame's. The largest header that makes sense holds 32 KiB of properties, six bytes for each
-# where JSON escapes it; and a megabyte of JSON takes 10 ms to read, during which nobody else is served.
-HEADER_SIZE_BYTES_MAX: Final = 1024 * 1024
+# where JSON escapes it. Two megabytes take the decoder's scanner 2 ms, during which nobody else is served.
+HEADER_SIZE_BYTES_MAX: Final = 2 * 1024 * 1024
+# A header that is unlike any real peer's goes through Python's JSON, which takes 10 ms for a megabyte.
+UNUSUAL_HEADER_SIZE_BYTES_MAX: Final = 1024 * 1024
 # Heartbeats and their like: a client with 1,000 groups says 500 KB. Read in one piece, so they hold up everybody.
 JSON_BODY_SIZE_BYTES_MAX: Final = 1024 * 1024
 # The deepest body of a real peer has 7 levels.
@@ -142,6 +146,8 @@ FILTERS_REMEMBERED_MAX: Final = 4096
 YOUNG_QUEUE_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 # Where the messages of a queue are said to be is worked out once for each; 300 bytes.
 PLACES_REMEMBERED_MAX: Final = 16_384
+# The queues that one connection sends to.
+PLACES_PER_CONNECTION_MAX: Final = 1024
 # A consumer holds one pull for each queue that it has: 1,000 topics of four queues are 4,000. Each is 700 bytes here.
 PULLS_PER_CONNECTION_MAX: Final = 8192
 PULLS_MAX: Final = 65_536
@@ -174,6 +180,6 @@ QUERY_NS_MAX: Final = 2_500_000_000
 
 assert 24 <= PHYSICAL_OFFSET_BITS <= OFFSET_BITS
 assert FRAME_SIZE_BYTES_MAX <= PENDING_INPUT_SIZE_BYTES_MAX
-assert HEADER_SIZE_BYTES_MAX > 6 * PROPERTIES_SIZE_BYTES_MAX
+assert HEADER_SIZE_BYTES_MAX >= UNUSUAL_HEADER_SIZE_BYTES_MAX > 6 * PROPERTIES_SIZE_BYTES_MAX
 assert FRAME_SIZE_BYTES_MAX < BATCH_SIZE_BYTES_MAX or RECORD_SIZE_BYTES_MAX > MESSAGE_SIZE_BYTES_MAX
 assert len("%RETRY%") + GROUP_SIZE_BYTES_MAX <= TOPIC_SIZE_BYTES_MAX

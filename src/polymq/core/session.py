@@ -301,6 +301,8 @@ class Session(CursorDoor):
     def _ensure_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool) -> Group:
         found = topic.groups.get(name)
         if found is not None:
+            if found.kind is not kind:
+                raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{name} is not a {kind.value} group")
             return found
         if not name or len(name.encode()) > limits.NAME_SIZE_BYTES_MAX:
             raise Refusal(RefusalCode.GROUP_NAME_INVALID)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[["RocketmqClient", Request], "Answer | None"]
 
-__all__ = ["TOO_MANY", "Answer", "Handler", "RequestProblem", "failed", "integer", "refused", "required", "truth"]
+__all__ = ["TOO_MANY", "Answer", "Handler", "RequestProblem", "failed", "integer", "refused", "required", "small", "truth"]
 
 # With SYSTEM_BUSY.
 TOO_MANY: Final = "too many questions wait for the disk"
@@ -107,6 +107,14 @@ def integer(request: Request, name: str, default: int | None = None) -> int:
     except ValueError:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is no number") from None
     if not -(1 << 63) <= found < 1 << 63:
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is out of range")
+    return found
+
+
+def small(request: Request, name: str, default: int | None = None) -> int:
+    """Give a field as a number of 32 bits, as `integer` does."""
+    found = integer(request, name, default)
+    if not -(1 << 31) <= found < 1 << 31:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is out of range")
     return found
 

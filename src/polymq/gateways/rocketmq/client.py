@@ -26,18 +26,21 @@ from polymq.protocols.rocketmq.codes import ResponseCode, not_supported
 from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request, encode_response
 from polymq.protocols.rocketmq.events import Request, Sends
-from polymq.rocketmq_limits import READERS_PER_CONNECTION_MAX
+from polymq.protocols.rocketmq.extras import Keeper
+from polymq.rocketmq_limits import PLACES_PER_CONNECTION_MAX, READERS_PER_CONNECTION_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from polymq.core.ports import Log, Reader
     from polymq.core.session import Session
+    from polymq.core.topic import Partition
     from polymq.gateways.contract import Peer
     from polymq.gateways.effects import Effect
     from polymq.gateways.rocketmq.house import House
     from polymq.gateways.rocketmq.pulls import Pull
     from polymq.protocols.rocketmq.events import Event
+    from polymq.protocols.rocketmq.places import Place
 
 __all__ = ["RocketmqClient"]
 
@@ -73,6 +76,8 @@ class RocketmqClient(BaseGateway):
         own = house.facts.store_host or packed(house.facts.host) or packed(self.own_host)
         self.store_host = own if len(own) == 4 else _LOCALHOST
         self.born_host = packed(peer.remote_host) or _LOCALHOST
+        self.keeper = Keeper(self.born_host, peer.port, house.facts.cluster)
+        self.places: dict[Partition, Place] = {}  # of what it sends to
         self.pulls: dict[Pull, None] = {}
         self.ready: list[Pull] = []  # those that may be answered now
         self.said_size_bytes = 0  # what pulls have put out in the call at hand
@@ -219,6 +224,13 @@ class RocketmqClient(BaseGateway):
                     go_on(pull)
             finally:
                 self._effects = None
+
+    def place(self, topic: str, partition: Partition) -> Place:
+        """Say where the messages of a queue are, and remember it."""
+        if len(self.places) >= PLACES_PER_CONNECTION_MAX:
+            self.places.clear()
+        found = self.places[partition] = self.house.topics.place(topic, partition.index, partition.number, self.store_host)
+        return found
 
     # -- pulls -----------------------------------------------------------------------------------------------------
 

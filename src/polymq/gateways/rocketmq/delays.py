@@ -42,6 +42,8 @@ _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
 # A real broker leaves out a timer that has been set by a broker already (it would go round and round).
 _TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+# A real broker drops the waiting message of this name, and delivers nothing.
+_RECALL: Final = "TIMER_DEL_UNIQKEY"
 _TIMERS: Final = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 
 
@@ -138,6 +140,8 @@ class Delays:
                 "or if set del msg, the delay time should be bigger than the current time"
             )
             return Illegal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if _RECALL in properties:
+            return Illegal(ResponseCode.MESSAGE_ILLEGAL, "recalling a timer message is not supported")
         if due_ms <= now_ms:
             return None
         added = {_TIMER_OUT_MS: str(due_ms), names.REAL_TOPIC: topic, names.REAL_QUEUE_ID: str(queue_id)}

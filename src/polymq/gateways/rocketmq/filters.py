@@ -5,19 +5,22 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from polymq.core.access import Action
 from polymq.errors import RemoteProtocolError
-from polymq.gateways.rocketmq.answers import Answer, failed
-from polymq.protocols.rocketmq.bodies import subscription_of
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed
+from polymq.protocols.rocketmq.bodies import parse_client_config, subscription_of
 from polymq.protocols.rocketmq.codes import ResponseCode
 from polymq.rocketmq_limits import FILTERS_REMEMBERED_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.gateways.rocketmq.house import House
     from polymq.gateways.rocketmq.pulls import Pull
+    from polymq.protocols.rocketmq.events import Request
 
-__all__ = ["NOT_LATEST", "Wanted", "wanted_of"]
+__all__ = ["NOT_LATEST", "Wanted", "check_filter", "wanted_of"]
 
 TAG: Final = "TAG"
 NOT_LATEST: Final = "the consumer's subscription not latest"
@@ -85,3 +88,15 @@ def _of_expression(text: str) -> Wanted | Answer:
 
 def _not_supported(kind: str) -> Answer:
     return failed(f"The broker does not support consumer to filter message by {kind}")
+
+
+def check_filter(client: RocketmqClient, request: Request) -> Answer:
+    """Say whether a consumer may filter as it wants to: by tags it may."""
+    try:
+        _client_id, group, subscription = parse_client_config(request.body)
+    except RemoteProtocolError as error:
+        raise RequestProblem(ResponseCode.SUBSCRIPTION_PARSE_FAILED, error.reason) from None
+    client.session.require(Action.SUBSCRIBE, client.house.topics.core_name(subscription.topic), group)
+    if (subscription.expression_type or TAG) != TAG:
+        return _not_supported(subscription.expression_type)
+    return Answer()

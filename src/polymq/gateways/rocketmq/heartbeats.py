@@ -38,8 +38,10 @@ _RETRY_QUEUES: Final = 1
 def _heartbeat(client: RocketmqClient, request: Request) -> Answer:
     """Register a client in all its groups; nothing of it if it may not join one of them."""
     heartbeat = read_body(request, parse_heartbeat)
-    if not heartbeat.client_id or len(heartbeat.client_id) > CLIENT_ID_SIZE_MAX:
-        raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"a client id has 1 to {CLIENT_ID_SIZE_MAX} characters")
+    if not heartbeat.client_id:
+        return Answer()
+    if len(heartbeat.client_id) > CLIENT_ID_SIZE_MAX:
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"a client id has at most {CLIENT_ID_SIZE_MAX} characters")
     if len(heartbeat.producers) + len(heartbeat.consumers) > GROUPS_PER_HEARTBEAT_MAX:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"more than {GROUPS_PER_HEARTBEAT_MAX} groups in one heartbeat")
     if sum(len(said.subscriptions) for said in heartbeat.consumers) > SUBSCRIPTIONS_PER_HEARTBEAT_MAX:

@@ -94,6 +94,8 @@ class Locks:
 def _read(client: RocketmqClient, request: Request) -> LockBody:
     """Read what is to be locked, and see that the group may be joined; raises RequestProblem, Refusal."""
     body = read_body(request, parse_lock_body)
+    if not body.queues:
+        return body
     if len(body.queues) > LOCKED_QUEUES_PER_REQUEST_MAX:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"more than {LOCKED_QUEUES_PER_REQUEST_MAX} queues in one request")
     require_group(client.session, body.group, {queue.topic for queue in body.queues})

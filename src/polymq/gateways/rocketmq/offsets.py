@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.cursor_group import NOT_COMMITTED
 from polymq.errors import Refusal, RefusalCode, StoreFailed
-from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, failed, integer, refused, required
+from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, failed, integer, refused, required, small
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.rocketmq_limits import YOUNG_QUEUE_SIZE_BYTES_MAX
 from polymq.wire.records import parse_header
@@ -45,7 +45,7 @@ def commit(session: Session, topic: str, group: str, queue_id: int, offset: int)
 
 def _update(client: RocketmqClient, request: Request) -> Answer:
     group, topic = required(request, "consumerGroup"), required(request, "topic")
-    queue_id, offset = integer(request, "queueId"), integer(request, "commitOffset")
+    queue_id, offset = small(request, "queueId"), integer(request, "commitOffset")
     if commit(client.session, client.house.topics.core_name(topic), group, queue_id, offset):
         return Answer(ticket=client.session.journaled())
     return Answer()
@@ -54,9 +54,10 @@ def _update(client: RocketmqClient, request: Request) -> Answer:
 def _query(client: RocketmqClient, request: Request) -> Answer:
     """Say what a group has committed. Without that it is 0 as long as the queue is young, as the real broker has it."""
     group, topic = required(request, "consumerGroup"), required(request, "topic")
-    queue_id = integer(request, "queueId")
+    queue_id = small(request, "queueId")
     name, session = client.house.topics.core_name(topic), client.session
     offset = NOT_COMMITTED
+    log: Log | None
     try:
         if group:
             offset = session.cursor(name, group, queue_id)
@@ -64,27 +65,37 @@ def _query(client: RocketmqClient, request: Request) -> Answer:
     except Refusal as refusal:
         if refusal.code is not RefusalCode.TOPIC_NOT_FOUND:
             raise
-        return Answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND)
+        log = None
     if offset == NOT_COMMITTED:
-        young = log.start == 0 and log.size_bytes <= YOUNG_QUEUE_SIZE_BYTES_MAX
+        # What is not there yet is as young as can be.
+        young = log is None or (log.start == 0 and log.size_bytes <= YOUNG_QUEUE_SIZE_BYTES_MAX)
         if not group or not young or request.ext.get("setZeroIfNotFound", "").lower() == "false":
             return Answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND)
         offset = 0
     return Answer(ext={"offset": str(offset)})
 
 
-def _log(client: RocketmqClient, request: Request) -> Log:
-    """Give the queue that a request is about, to whoever may read it or may send to it. Raises Refusal."""
-    topic, queue_id = required(request, "topic"), integer(request, "queueId")
-    return client.session.log(client.house.topics.core_name(topic), queue_id)
+def _log(client: RocketmqClient, request: Request) -> Log | None:
+    """Give the queue that a request is about, to whoever may read it; None: it is not there, which is no error. Raises Refusal."""
+    topic, queue_id = required(request, "topic"), small(request, "queueId")
+    try:
+        return client.session.log(client.house.topics.core_name(topic), queue_id)
+    except RequestProblem:
+        return None
+    except Refusal as refusal:
+        if refusal.code is not RefusalCode.TOPIC_NOT_FOUND:
+            raise
+        return None
 
 
 def _end(client: RocketmqClient, request: Request) -> Answer:
-    return Answer(ext={"offset": str(_log(client, request).readable)})
+    log = _log(client, request)
+    return Answer(ext={"offset": "0" if log is None else str(log.readable)})
 
 
 def _start(client: RocketmqClient, request: Request) -> Answer:
-    return Answer(ext={"offset": str(_log(client, request).start)})
+    log = _log(client, request)
+    return Answer(ext={"offset": "0" if log is None else str(log.start)})
 
 
 class _Question:
@@ -120,6 +131,8 @@ def _search(client: RocketmqClient, request: Request) -> Answer | None:
     """Find the first message of a time, or, if that is wanted, the last one up to it."""
     log = _log(client, request)
     time_ms = min(max(integer(request, "timestamp"), 0), _TIME_MS_MAX)
+    if log is None:
+        return Answer(ext={"offset": "0"})
     upper = request.ext.get("boundaryType", "").upper() == "UPPER"
 
     def ask() -> Answer | None:
@@ -136,6 +149,8 @@ def _search(client: RocketmqClient, request: Request) -> Answer | None:
 def _earliest(client: RocketmqClient, request: Request) -> Answer | None:
     """Say when the first message that is still there was stored; -1 if there is none."""
     log = _log(client, request)
+    if log is None:
+        return Answer(ext={"timestamp": "-1"})
 
     def ask() -> Answer | None:
         if log.readable <= log.start:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal, RefusalCode
 from polymq.gateways.effects import Send
-from polymq.gateways.rocketmq.answers import Answer, failed, integer, refused, required
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, integer, refused, required, small
 from polymq.gateways.rocketmq.filters import NOT_LATEST, Wanted, wanted_of
 from polymq.gateways.rocketmq.holds import Waiting
 from polymq.gateways.rocketmq.offsets import commit
-from polymq.gateways.rocketmq.topics import no_queue, no_topic
+from polymq.gateways.rocketmq.topics import no_topic
 from polymq.protocols.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 from polymq.protocols.rocketmq.encode import PULL_HEAD_SIZE_BYTES, encode_pull_head, encode_response
 from polymq.protocols.rocketmq.stored import encode_stored, stored_room
@@ -87,10 +87,10 @@ class Pull:
         self.topic_key = topic_key
         ext = request.ext
         self.offset = self.next = integer(request, "queueOffset")
-        self.count_max = min(max(integer(request, "maxMsgNums"), 1), MESSAGE_COUNT_PER_PULL_MAX)
-        size_max = integer(request, "maxMsgBytes", 0)
+        self.count_max = min(max(small(request, "maxMsgNums"), 1), MESSAGE_COUNT_PER_PULL_MAX)
+        size_max = small(request, "maxMsgBytes", 0)
         self.size_max = min(size_max, PULL_SIZE_BYTES_MAX) if size_max > 0 else PULL_SIZE_BYTES_MAX
-        flags = integer(request, "sysFlag")
+        flags = small(request, "sysFlag")
         self.suspend_ns = 0
         if flags & _SUSPEND:
             self.suspend_ns = min(max(integer(request, "suspendTimeoutMillis", 0), 0) * _NS_PER_MS, PULL_HOLD_NS_MAX)
@@ -99,7 +99,7 @@ class Pull:
         if flags & _SUBSCRIPTION:
             self.expression = (ext.get("expressionType") or "TAG", ext.get("subscription") or "*")
         self.version = integer(request, "subVersion", 0)
-        self.queue_id = integer(request, "queueId")
+        self.queue_id = small(request, "queueId")
         self.wanted: array[int] | None = None
         self.due_ns = 0
         self.place = Waiting.NOWHERE
@@ -113,17 +113,19 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     """Begin a pull; None: it is answered already, or will be."""
     house, session = client.house, client.session
     group, topic = required(request, "consumerGroup"), required(request, "topic")
-    name = house.topics.core_name(topic)
+    try:
+        name = house.topics.core_name(topic)
+    except RequestProblem:
+        return no_topic(topic)
     pull = Pull(client, request, group, topic, (session.principal.namespace, name))
     try:
         pull.log = session.log_for(name, group, max(pull.queue_id, 0))
     except Refusal as refusal:
         if refusal.code is RefusalCode.TOPIC_NOT_FOUND:
-            queues = house.topics.queues(session, topic)
-            return no_topic(topic) if queues is None else no_queue(topic, pull.queue_id, queues)
+            return no_topic(topic) if house.topics.queues(session, topic) is None else _no_queue(pull)
         return refused(refusal)
     if pull.queue_id < 0:
-        return no_queue(topic, pull.queue_id, house.topics.queues(session, topic) or 0)
+        return _no_queue(pull)
     pull.number = pull.log.number
     pull.spot = house.topics.place(topic, pull.queue_id, pull.number, client.store_host)
     if request.oneway:
@@ -131,7 +133,7 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     found = wanted_of(house, pull)
     if isinstance(found, Answer):
         return found
-    if integer(request, "sysFlag") & _COMMIT:
+    if small(request, "sysFlag") & _COMMIT:
         commit(session, name, group, pull.queue_id, integer(request, "commitOffset", -1))
     if len(client.pulls) >= PULLS_PER_CONNECTION_MAX or house.holds.count >= PULLS_MAX:
         return Answer(ResponseCode.SYSTEM_BUSY, "too many pulls wait here already")
@@ -144,6 +146,13 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
         house.holds.wait_for_heartbeat(pull)
         client.wait_until(pull.due_ns, pull)
     return None
+
+
+def _no_queue(pull: Pull) -> Answer:
+    client = pull.client
+    queues = client.house.topics.queues(client.session, pull.topic)
+    said = f"topic:[{pull.topic}] topicConfig.readQueueNums:[{queues}] consumer:[/{client.peer.address}]"
+    return failed(f"queueId[{pull.queue_id}] is illegal, {said}")
 
 
 def go_on(pull: Pull) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, failed, integer, required, truth
+from polymq.gateways.rocketmq.filters import check_filter
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import offset_at, parse_physical_offset, physical_offset
@@ -40,6 +41,7 @@ __all__ = ["HANDLERS", "Found", "look_up"]
 _NS_PER_MS: Final = 1_000_000
 _TIME_MS_MAX: Final = (1 << 62) // _NS_PER_MS
 _PIECE_COUNT: Final = 2048
+_NO_INDEX: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
 
 
@@ -248,12 +250,13 @@ def _query(client: RocketmqClient, request: Request) -> Answer | None:
     end_ns = (min(max(integer(request, "endTimestamp"), 0), _TIME_MS_MAX) + 1) * _NS_PER_MS - 1
     session = client.session
     scans = [_Scan(index, session.log(name, index), begin_ns, end_ns) for index in range(client.house.topics.queues(session, topic) or 0)]
-    if not scans or not required(request, "key"):
-        return Answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND)
+    if not scans or not required(request, "key") or integer(request, "maxNum") <= 0:
+        return Answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, _NO_INDEX)
     return None if client.house.jobs.begin(_Query(client, request, topic, scans)) else Answer(ResponseCode.SYSTEM_BUSY, TOO_MANY)
 
 
 HANDLERS: Final[dict[int, Handler]] = {
     RequestCode.QUERY_MESSAGE: _query,
     RequestCode.VIEW_MESSAGE_BY_ID: _view,
+    RequestCode.CHECK_CLIENT_CONFIG: check_filter,
 }

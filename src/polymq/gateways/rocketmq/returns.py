@@ -41,8 +41,6 @@ _VERSION_OF_MAX: Final = 121
 _FIRST_LEVEL: Final = 3
 _QUEUES: Final = 1
 _TIMES_MAX: Final = (1 << 31) - 1
-_DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
-_DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -127,8 +125,6 @@ def take_back(client: RocketmqClient, found: Found, wanted: Return) -> Answer:
     given_up = wanted.level < 0 or extra.reconsume_times >= wanted.times_max
     if given_up:
         properties[names.DELAY] = "0"
-        properties[_DLQ_ORIGIN_TOPIC] = properties[names.RETRY_TOPIC]
-        properties[_DLQ_ORIGIN_MESSAGE_ID] = properties[names.ORIGIN_MESSAGE_ID]
         topic = dead_letter_topic(wanted.group)
     else:
         level = wanted.level or _FIRST_LEVEL + extra.reconsume_times

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal, RefusalCode, RemoteProtocolError
 from polymq.gateways.effects import Send, SendAfter
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, integer, refused, required, truth
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, integer, refused, required, small, truth
+from polymq.gateways.rocketmq.topics import no_topic
 from polymq.protocols.rocketmq import properties
-from polymq.protocols.rocketmq.batches import split_batch
+from polymq.protocols.rocketmq.batch_records import encode_batch_records
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode, SysFlag
-from polymq.protocols.rocketmq.encode import SEND_REPLY_SIZE_BYTES_MAX, by_queue, encode_response, encode_send_replies
+from polymq.protocols.rocketmq.encode import SEND_REPLY_SIZE_BYTES_MAX, by_queue, encode_message_ids, encode_response, encode_send_replies
 from polymq.protocols.rocketmq.events import BINARY, FLAGS, ONEWAY, OPAQUE
 from polymq.protocols.rocketmq.header import decode_binary, decode_json
-from polymq.protocols.rocketmq.ids import offset_message_id, physical_offset
-from polymq.protocols.rocketmq.names import dead_letter_topic, group_of, is_retry_topic, send_problem
+from polymq.protocols.rocketmq.ids import physical_offset
+from polymq.protocols.rocketmq.names import dead_letter_topic, group_of, is_dead_letter_topic, is_retry_topic, send_problem
 from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, encode_records, make_message
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 from polymq.wire.records import encode_message
@@ -79,20 +80,15 @@ def take_run(client: RocketmqClient, sends: Sends) -> None:
     for topic_index, queue_id, first, count in queues:
         topic = sends.topics[topic_index]
         records = encode_records(sends, order, first, count)
+        name, made = house.topics.sent_to(topic)
         try:
-            ticket, partition, offset = client.session.publish_run(
-                house.topics.core_name(topic),
-                queue_id,
-                records,
-                count,
-                origin=ORIGIN_ROCKETMQ,
-                partitions=house.topics.new_queues(topic),
-            )
+            ticket, partition, offset = client.session.publish_run(name, queue_id, records, count, origin=ORIGIN_ROCKETMQ, partitions=made)
         except Refusal as refusal:
             _refuse_run(client, sends, order[first : first + count], _send_refused(client, topic, queue_id, refusal))
             continue
-        place = house.topics.place(topic, partition.index, partition.number, client.store_host)
-        buffer = house.room(count * SEND_REPLY_SIZE_BYTES_MAX)
+        place = client.places.get(partition) or client.place(topic, partition)
+        size = count * SEND_REPLY_SIZE_BYTES_MAX
+        buffer = house.scratch if size <= len(house.scratch) else house.room(size)
         end = encode_send_replies(buffer, 0, sends, order, first, count, place=place, first_offset=offset)
         with memoryview(buffer) as view:
             data = bytes(view[:end])
@@ -104,7 +100,8 @@ def _refuse_run(client: RocketmqClient, sends: Sends, rows: memoryview, answer: 
         flags = sends.number(row, FLAGS)
         if not flags & ONEWAY:
             binary = bool(flags & BINARY)
-            client.emit(Send(encode_response(answer.code, sends.number(row, OPAQUE), remark=answer.remark, binary=binary)))
+            opaque = sends.number(row, OPAQUE)
+            client.emit(Send(encode_response(answer.code, opaque, remark=answer.remark, ext=_region(client), binary=binary)))
 
 
 def _run_failed(replies: bytes, reason: str) -> bytes:
@@ -122,13 +119,21 @@ def _run_failed(replies: bytes, reason: str) -> bytes:
     return b"".join(failures)
 
 
+def _region(client: RocketmqClient) -> dict[str, str]:
+    """Give the fields that every answer to a send has."""
+    return {"MSG_REGION": client.house.settings.region, "TRACE_ON": "true"}
+
+
+def _illegal_queue(client: RocketmqClient, topic: str, queue_id: int, queues: int) -> str:
+    said = f"TopicConfig [topicName={topic}, readQueueNums={queues}, writeQueueNums={queues}, perm=RW-, topicFilterType=SINGLE_TAG"
+    return f"request queueId[{queue_id}] is illegal, {said}, topicSysFlag=0, order=false] Producer: {client.peer.address}"
+
+
 def _send_refused(client: RocketmqClient, topic: str, queue_id: int, refusal: Refusal) -> Answer:
     """Say why a message was not taken, as the real broker does where it has words for it."""
     if refusal.code is RefusalCode.TOPIC_NOT_FOUND:
         queues = client.house.topics.queues(client.session, topic)
-        if queues is None:
-            return Answer(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
-        return failed(f"request queueId[{queue_id}] is illegal, topic {topic} has {queues} queues")
+        return no_topic(topic) if queues is None else failed(_illegal_queue(client, topic, queue_id, queues))
     return refused(refusal)
 
 
@@ -136,31 +141,45 @@ def _send_refused(client: RocketmqClient, topic: str, queue_id: int, refusal: Re
 
 
 def _send(client: RocketmqClient, request: Request) -> Answer | None:
-    """Take a message that is more than an append, or whose fields are not as they should be."""
-    sending = read_sending(request)
+    """Take a message that is more than an append, or whose fields are not as they should be. What goes wrong says where it went wrong."""
+    try:
+        answer = _take(client, read_sending(request))
+    except RequestProblem as problem:
+        answer = problem.answer
+    except Refusal as refusal:
+        answer = refused(refusal)
+    if answer is not None and not answer.ext:
+        answer.ext = _region(client)
+    return answer
+
+
+def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
     client.house.topics.core_name(sending.topic)
     problem = send_problem(sending.topic)
     if problem is not None:
         return Answer(ResponseCode.NO_PERMISSION, problem)
-    settings = client.house.settings
-    if len(sending.body) > settings.body_size_bytes_max or len(sending.properties) > PROPERTIES_SIZE_BYTES_MAX:
-        return _illegal(
-            f"maybe msg body or properties length not matched. msg body length limit {settings.body_size_bytes_max}B, "
-            f"msg properties length limit {PROPERTIES_SIZE_BYTES_MAX}B."
-        )
+    if len(sending.body) > client.house.settings.body_size_bytes_max or len(sending.properties) > PROPERTIES_SIZE_BYTES_MAX:
+        return _too_large(client)
     if sending.sysflag & SysFlag.TRANSACTION_ROLLBACK == SysFlag.TRANSACTION_PREPARED or (
         properties.get(sending.properties, properties.TRANSACTION_PREPARED) == "true"
     ):
         return Answer(ResponseCode.NO_PERMISSION, "transaction messages are not supported here")
+    later = any(properties.get(sending.properties, name) is not None for name in _LATER)
     if sending.batch:
-        return _send_batch(client, sending)
+        return _illegal("a batch cannot be for later") if later else _send_batch(client, sending)
     sending = _redirected(sending)
-    if any(properties.get(sending.properties, name) is not None for name in _LATER):
+    if later and not is_dead_letter_topic(sending.topic):
         _check_queue(client, sending)
         answer = client.house.delays.take(client, sending)
         if answer is not None:
             return answer
     return send_answer(client, store(client, sending), sending)
+
+
+def _too_large(client: RocketmqClient) -> Answer:
+    most = client.house.settings.body_size_bytes_max
+    said = f"msg body length limit {most}B, msg properties length limit 32KB."
+    return _illegal(f"maybe msg body or properties length not matched. {said}")
 
 
 def _illegal(words: str) -> Answer:
@@ -176,23 +195,17 @@ def read_sending(request: Request) -> Sending:
     return Sending(
         group=ext.get(names["group"]) or "",
         topic=required(request, names["topic"]),
-        queue_id=integer(request, names["queue_id"]),
+        queue_id=small(request, names["queue_id"]),
         body=request.body,
         properties=properties_text.encode("utf-8", "replace"),
-        sysflag=_small(integer(request, names["sys_flag"], 0)),
-        flag=_small(integer(request, names["flag"], 0)),
+        sysflag=small(request, names["sys_flag"], 0),
+        flag=small(request, names["flag"], 0),
         born_ms=integer(request, names["born_ms"], 0),
-        reconsume=_small(integer(request, names["reconsume_times"], 0)),
-        max_reconsume=integer(request, names["max_reconsume"]) if most else None,
-        default_queues=integer(request, names["default_queues"], 0),
-        batch=request.code == RequestCode.SEND_BATCH_MESSAGE or truth(request, names["batch"]),
+        reconsume=small(request, names["reconsume_times"], 0),
+        max_reconsume=small(request, names["max_reconsume"]) if most else None,
+        default_queues=small(request, names["default_queues"], 0),
+        batch=truth(request, names["batch"]),
     )
-
-
-def _small(value: int) -> int:
-    """Cut a number to the 32 bits that it has in a message."""
-    value &= 0xFFFFFFFF
-    return value - (value >> 31 << 32)
 
 
 _SHORT_NAMES: Final = {
@@ -253,8 +266,7 @@ def _check_queue(client: RocketmqClient, sending: Sending) -> None:
         raise RequestProblem(ResponseCode.TOPIC_NOT_EXIST, f"topic[{sending.topic}] not exist, apply first please!")
     queues = topics.ensure(session, sending.topic, made)
     if sending.queue_id >= queues:
-        words = f"request queueId[{sending.queue_id}] is illegal, topic {sending.topic} has {queues} queues"
-        raise RequestProblem(ResponseCode.SYSTEM_ERROR, words)
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, _illegal_queue(client, sending.topic, sending.queue_id, queues))
 
 
 def extra_of(client: RocketmqClient, sending: Sending, raw: bytes) -> Extra:
@@ -281,17 +293,21 @@ def stored_properties(client: RocketmqClient, raw: bytes) -> bytes:
 
 def store(client: RocketmqClient, sending: Sending) -> Stored:
     """Append one message. Raises Refusal, RequestProblem."""
-    record = encode_message(make_message(sending.body, extra_of(client, sending, stored_properties(client, sending.properties))))
-    return _append(client, sending, record, 1)
+    raw = stored_properties(client, sending.properties)
+    if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
+        answer = _too_large(client)
+        raise RequestProblem(answer.code, answer.remark or "")
+    record = encode_message(make_message(sending.body, extra_of(client, sending, raw)))
+    return _append(client, sending, memoryview(record), 1)
 
 
-def _append(client: RocketmqClient, sending: Sending, records: bytes, count: int) -> Stored:
+def _append(client: RocketmqClient, sending: Sending, records: memoryview, count: int) -> Stored:
     name = client.house.topics.core_name(sending.topic)
     try:
         ticket, partition, offset = client.session.publish_run(
             name,
             sending.queue_id,
-            memoryview(records),
+            records,
             count,
             origin=ORIGIN_ROCKETMQ,
             partitions=_new_queues(client, sending),
@@ -306,31 +322,25 @@ def _send_batch(client: RocketmqClient, sending: Sending) -> Answer:
     """Append messages that were sent together: all or none, one behind the other."""
     if is_retry_topic(sending.topic):
         return _illegal(f"batch request does not support retry group {sending.topic}")
+    sys_flag = extra_of(client, sending, b"").sys_flag
     try:
-        parts = split_batch(sending.body)
+        records, count = encode_batch_records(
+            sending.body,
+            client.keeper,
+            sys_flag=sys_flag,
+            born_ms=sending.born_ms,
+            reconsume_times=sending.reconsume,
+            properties=sending.properties,
+        )
     except RemoteProtocolError as error:
         return _illegal(error.reason)
-    if not parts:
-        return _illegal("the batch is empty")
-    records = []
-    for part in parts:
-        raw = part.properties
-        if sending.properties:
-            raw = raw + (b"" if not raw or raw.endswith(b"\x02") else b"\x02") + sending.properties
-        raw = properties.with_property(raw, properties.CLUSTER, client.house.facts.cluster)
-        if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
-            return _illegal(f"msg properties length limit {PROPERTIES_SIZE_BYTES_MAX}B.")
-        extra = replace(extra_of(client, sending, raw), flag=part.flag)
-        records.append(encode_message(make_message(part.body, extra)))
-    return send_answer(client, _append(client, sending, b"".join(records), len(records)), sending)
+    return send_answer(client, _append(client, sending, records, count), sending)
 
 
 def send_answer(client: RocketmqClient, stored: Stored, sending: Sending) -> Answer:
     """Say where messages were put, when that is safe. The queue is the one that was asked for, even if they come there later."""
-    port = client.house.facts.port
-    physicals = range(stored.physical, stored.physical + stored.count)
     ext = {
-        "msgId": ",".join([offset_message_id(client.store_host, port, physical) for physical in physicals]),
+        "msgId": encode_message_ids(client.store_host, client.house.facts.port, stored.physical, stored.count),
         "queueId": str(sending.queue_id if sending.queue_id >= 0 else stored.queue_id),
         "queueOffset": str(stored.offset),
         "MSG_REGION": client.house.settings.region,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polymq.gateways.rocketmq.house import House
     from polymq.protocols.rocketmq.events import Request
 
-__all__ = ["HANDLERS", "Topics", "no_queue", "no_topic"]
+__all__ = ["HANDLERS", "Topics", "no_topic"]
 
 # Of a group's retry and dead-letter topics, as the real broker has it.
 _QUEUES_OF_GROUPS_TOPICS: Final = 1
@@ -32,6 +32,7 @@ class Topics:
     def __init__(self, house: House) -> None:
         self._house = house
         self._core_names: dict[str, str] = {}
+        self._sent_to: dict[str, tuple[str, int]] = {}
         self._places: dict[tuple[str, int, int, bytes], Place] = {}
 
     def core_name(self, topic: str) -> str:
@@ -46,6 +47,15 @@ class Topics:
             found = self._core_names[topic] = to_core(topic)
         return found
 
+    def sent_to(self, topic: str) -> tuple[str, int]:
+        """Name the topic of the core that a valid topic stands for, and say how many queues it gets if it is not there; 0: none is made."""
+        found = self._sent_to.get(topic)
+        if found is None:
+            if len(self._sent_to) >= TOPICS_REMEMBERED_MAX:
+                self._sent_to.clear()
+            found = self._sent_to[topic] = (self.core_name(topic), self._usual_queues(topic))
+        return found if self._house.auto_create_topics else (found[0], 0)
+
     def place(self, topic: str, queue_id: int, number: int, host: bytes) -> Place:
         """Say where the messages of a queue are, for those who know the broker by this address."""
         key = (topic, queue_id, number, host)
@@ -59,14 +69,15 @@ class Topics:
 
     def new_queues(self, topic: str) -> int:
         """Say how many queues a topic gets that somebody uses; 0: it is not made then."""
-        if not self._house.auto_create_topics:
-            return 0
+        return self._usual_queues(topic) if self._house.auto_create_topics else 0
+
+    def _usual_queues(self, topic: str) -> int:
         return self._house.facts.queues if group_of(topic) is None else _QUEUES_OF_GROUPS_TOPICS
 
     def ensure(self, session: Session, topic: str, queues: int = 0, *, action: Action = Action.PUBLISH) -> int:
         """Make a topic if it is not there, for who may do `action` with it; gives how many queues it has. Raises Refusal, RequestProblem."""
         name = self.core_name(topic)
-        made = queues or (self._house.facts.queues if group_of(topic) is None else _QUEUES_OF_GROUPS_TOPICS)
+        made = queues or self._usual_queues(topic)
         session.ensure_topic(name, partitions=min(made, QUEUES_PER_TOPIC_MAX), action=action)
         return len(session.broker.catalogue.topics[session.principal.namespace, name].partitions)
 
@@ -79,11 +90,6 @@ class Topics:
 def no_topic(topic: str) -> Answer:
     """Say that a topic is not there."""
     return Answer(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
-
-
-def no_queue(topic: str, queue_id: int, queues: int) -> Answer:
-    """Say that a topic has no such queue."""
-    return failed(f"queueId[{queue_id}] is illegal, topic:[{topic}] has {queues} queues")
 
 
 def _change(client: RocketmqClient, request: Request) -> Answer:

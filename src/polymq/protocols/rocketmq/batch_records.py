@@ -13,11 +13,11 @@ import cython
 from polymq.errors import RemoteProtocolError
 from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.protocols.rocketmq.checksums import CHECKSUM
-from polymq.protocols.rocketmq.extras import Keeper
 from polymq.rocketmq_limits import MESSAGE_COUNT_PER_BATCH_MAX, PROPERTIES_SIZE_BYTES_MAX
 
 if not cython.compiled:
     from polymq.protocols.rocketmq.checksums import Checksum
+    from polymq.protocols.rocketmq.extras import Keeper  # noqa: TC001  # cimported where this is compiled
     from polymq.wire.inline import copy, load_u32_be, store_u32
 
 __all__ = ["encode_batch_records"]

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Decoder"]
 
-# The sizes of the frame and of its header.
+# The size of the frame, and that of its header behind it.
+_SIZE_SIZE = cython.declare(cython.Py_ssize_t, 4)
 _PREFIX_SIZE = cython.declare(cython.Py_ssize_t, 8)
 _SEND = cython.declare(cython.longlong, int(RequestCode.SEND_MESSAGE))
 _SEND_V2 = cython.declare(cython.longlong, int(RequestCode.SEND_MESSAGE_V2))
@@ -140,7 +141,7 @@ class Decoder:
         self._frame_size_max = settings.frame_size_bytes_max
         self._header_size_max = settings.header_size_bytes_max
         self._body_size_max = settings.body_size_bytes_max
-        self._need, self._ended = _PREFIX_SIZE, False
+        self._need, self._ended = _SIZE_SIZE, False
         self._fields = Fields()
         self._keeper = Keeper(born_host, born_port, settings.cluster_name)
         self._rows, self._checksum = ROWS, CHECKSUM
@@ -158,7 +159,7 @@ class Decoder:
     def feed(self, view: memoryview, events: list[Event]) -> int:
         """Decode what has come into `events`; gives how many bytes of the view are done with. The rest comes again, at the start of the next view.
 
-        Limits:  those of the settings; SENDS_PER_FEED_MAX, REQUESTS_PER_FEED_MAX, and HEADER_SIZE_BYTES_MAX of headers that only `header` reads.
+        Limits:  those of the settings; SENDS_PER_FEED_MAX, REQUESTS_PER_FEED_MAX, and UNUSUAL_HEADER_SIZE_BYTES_MAX of headers that only `header` reads.
         Cost:    O(headers), and one look at the bodies of sends, which are not copied. `Sends` are valid until the next feed of any decoder.
         """
         data: cython.const[cython.uchar][::1] = view
@@ -213,15 +214,19 @@ class Decoder:
         word: cython.longlong
         header_size: cython.Py_ssize_t
         body_at: cython.Py_ssize_t
+        if end - at < _SIZE_SIZE:
+            self._need = _SIZE_SIZE
+            return at
+        size = load_u32_be(data, at)
+        if size < 4 or size + 4 > self._frame_size_max:
+            self._end(f"a frame of {size} bytes")
+            return at
         if end - at < _PREFIX_SIZE:
             self._need = _PREFIX_SIZE
             return at
-        size = load_u32_be(data, at)
         word = load_u32_be(data, at + 4)
         header_size = word & 0xFFFFFF
-        if size < 4 or size + 4 > self._frame_size_max:
-            self._end(f"a frame of {size} bytes")
-        elif word >> 24 > 1:
+        if word >> 24 > 1:
             self._end(f"a header of the unknown kind {word >> 24}")
         elif header_size > size - 4:
             self._end("a header larger than its frame")

@@ -29,6 +29,7 @@ __all__ = [
     "PULL_HEAD_SIZE_BYTES",
     "SEND_REPLY_SIZE_BYTES_MAX",
     "by_queue",
+    "encode_found_head",
     "encode_frame",
     "encode_message_ids",
     "encode_pull_head",
@@ -52,6 +53,15 @@ _LOW_BITS = cython.declare(cython.int, PHYSICAL_OFFSET_BITS)
 _LOW_MASK = cython.declare(cython.longlong, (1 << PHYSICAL_OFFSET_BITS) - 1)
 _HEX: Final = b"0123456789ABCDEF"
 _REPLY_SIZE_MAX = cython.declare(cython.Py_ssize_t, 320)
+# The head of what a pull has found.
+_I32: Final = struct.Struct(">i")
+_FOUND_HEAD: Final = struct.Struct(">hBhiii5si")
+_FOUND_BROKER: Final = struct.pack(">h20si1s", 20, b"suggestWhichBrokerId", 1, b"0")
+_FOUND_NAMES: Final = tuple([struct.pack(">h", len(name)) + name for name in (b"nextBeginOffset", b"minOffset", b"maxOffset")])
+_FOUND_JSON: Final = (
+    b'{"code":0,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%b","minOffset":"%b","maxOffset":"%b"},'
+    b'"flag":1,"language":"PYTHON","opaque":%d,"remark":"FOUND","version":409}'
+)
 # Behind a send's id in its answer, in both kinds.
 _JSON_OFFSET: Final = b'","queueOffset":"'
 _JSON_OPAQUE: Final = b'"},"flag":1,"language":"PYTHON","opaque":'
@@ -106,6 +116,30 @@ def encode_pull_head(
     assert at + PULL_HEAD_SIZE_BYTES + body_size <= len(target)
     _PREFIX.pack_into(target, at, 4 + size + body_size, (SERIALIZE_BINARY << 24 if binary else 0) | size)
     target[at + _PREFIX.size : at + PULL_HEAD_SIZE_BYTES] = raw
+
+
+def encode_found_head(
+    target: bytearray, at: int, *, opaque: int, binary: bool, body_size: int, next_offset: int, min_offset: int, max_offset: int
+) -> int:
+    """Write the head of the answer FOUND to a pull before the messages that are there already; gives where the frame begins.
+
+    The messages lie from `at + PULL_HEAD_SIZE_BYTES` on, the head ends there and begins somewhere behind `at`.
+    """
+    numbers = (b"%d" % next_offset, b"%d" % min_offset, b"%d" % max_offset)
+    if binary:
+        fields = b"".join(
+            [part for name, number in zip(_FOUND_NAMES, numbers, strict=True) for part in (name, _I32.pack(len(number)), number)]
+        )
+        size = len(fields) + len(_FOUND_BROKER)
+        head = b"".join((_FOUND_HEAD.pack(0, Language.PYTHON, VERSION, opaque, FLAG_RESPONSE, 5, b"FOUND", size), _FOUND_BROKER, fields))
+    else:
+        head = _FOUND_JSON % (*numbers, opaque)
+    start = at + PULL_HEAD_SIZE_BYTES - _PREFIX.size - len(head)
+    assert at <= start
+    assert at + PULL_HEAD_SIZE_BYTES + body_size <= len(target)
+    _PREFIX.pack_into(target, start, 4 + len(head) + body_size, (SERIALIZE_BINARY << 24 if binary else 0) | len(head))
+    target[start + _PREFIX.size : at + PULL_HEAD_SIZE_BYTES] = head
+    return start
 
 
 def by_queue(sends: Sends) -> tuple[memoryview, list[tuple[int, int, int, int]]]:

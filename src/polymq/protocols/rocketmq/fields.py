@@ -272,9 +272,9 @@ class Fields:
         self.flag = _i32(data, at + 9)
         size = _i32(data, at + 13)
         at += 17
+        if size < 0 or size > end - at - 4:
+            return False
         if size > 0:
-            if size > end - at - 4:
-                return False
             self.remark_at = at
             self.remark_size = size
             self.remark_kind = _TEXT
@@ -299,9 +299,7 @@ class Fields:
             at += size
             size = _i32(data, at)
             at += 4
-            if size < 0:
-                size = 0
-            if size > stop - at:
+            if size < 0 or size > stop - at:
                 return False
             self.places[place + 2] = at
             self.places[place + 3] = size

@@ -22,7 +22,7 @@ import orjson
 
 from polymq.errors import RemoteProtocolError
 from polymq.protocols.rocketmq.codes import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, Language
-from polymq.rocketmq_limits import HEADER_SIZE_BYTES_MAX
+from polymq.rocketmq_limits import UNUSUAL_HEADER_SIZE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,8 +67,8 @@ class Header:
 
 
 def decode_json(data: bytes | memoryview) -> Header:
-    """Read a header in JSON. Raises RemoteProtocolError. Limits: HEADER_SIZE_BYTES_MAX."""
-    if len(data) > HEADER_SIZE_BYTES_MAX:
+    """Read a header in JSON. Raises RemoteProtocolError. Limits: UNUSUAL_HEADER_SIZE_BYTES_MAX."""
+    if len(data) > UNUSUAL_HEADER_SIZE_BYTES_MAX:
         raise RemoteProtocolError("the header is too large")
     try:
         text = str(data, "utf-8", "replace").strip(" \t\r\n")
@@ -126,8 +126,8 @@ def _language(value: object) -> int:
 
 
 def decode_binary(data: bytes | memoryview) -> Header:
-    """Read a binary header. Raises RemoteProtocolError. Limits: HEADER_SIZE_BYTES_MAX."""
-    if len(data) > HEADER_SIZE_BYTES_MAX:
+    """Read a binary header. Raises RemoteProtocolError. Limits: UNUSUAL_HEADER_SIZE_BYTES_MAX."""
+    if len(data) > UNUSUAL_HEADER_SIZE_BYTES_MAX:
         raise RemoteProtocolError("the header is too large")
     raw = bytes(data)
     if len(raw) < _FIXED.size + 8:
@@ -151,12 +151,12 @@ def decode_binary(data: bytes | memoryview) -> Header:
 
 
 def _sized(raw: bytes, at: int, form: struct.Struct, end: int) -> tuple[str, int]:
-    """Read a text behind its size, and say where it ends. Sizes below 0 are 0."""
+    """Read a text behind its size, and say where it ends."""
     if end - at < form.size:
         raise RemoteProtocolError("a size reaches behind the header")
     start = at + form.size
-    stop = start + max(0, form.unpack_from(raw, at)[0])
-    if stop > end:
+    stop = start + form.unpack_from(raw, at)[0]
+    if not start <= stop <= end:
         raise RemoteProtocolError("a text reaches behind the header")
     return raw[start:stop].decode("utf-8", "replace"), stop
 

@@ -70,8 +70,8 @@ class World:
         self.files.on_commit = self.core.store.commit
         self.pump = Pump(self.broker, self.files, self.clock, Watcher())
         random: Random = FakeRandom()
-        house = House(self.broker, self.clock, random, settings or RocketmqSettings(), Facts(host="192.0.2.1"))
-        self.house: Any = house
+        house: Any = House(self.broker, self.clock, random, settings or RocketmqSettings(), Facts(host="192.0.2.1"))
+        self.house = house
         self.house.members = members or Members(everything=True)
 
     def connect(self, host: str = "192.0.2.9") -> Talk:

@@ -15,6 +15,7 @@ from polymq.protocols.rocketmq.stored import decode_stored, encode_stored, store
 from polymq.rocketmq_limits import DELAY_LEVELS_MAX
 
 from .group_world import Caller, GroupWorld
+from .harness import World, bodies
 
 if TYPE_CHECKING:
     from polymq.gateways.rocketmq.answers import Answer
@@ -109,6 +110,13 @@ def test_a_time_that_is_none_or_too_far_away_is_illegal(properties: dict[str, st
         "timer message illegal, the delay time should not be bigger than the max delay 259200000ms; "
         "or if set del msg, the delay time should be bigger than the current time"
     )
+
+
+def test_a_timer_that_recalls_another_is_refused_rather_than_delivered() -> None:
+    for due_ms in (NOW_MS - 1, NOW_MS + 1):
+        found = arrange(TIMER_DELIVER_MS=str(due_ms), TIMER_DEL_UNIQKEY="FD")
+        assert isinstance(found, Illegal)
+        assert found.code is ResponseCode.MESSAGE_ILLEGAL
 
 
 def test_a_level_counts_rather_than_a_time_which_goes() -> None:
@@ -218,3 +226,16 @@ def test_what_cannot_be_is_not_taken(world: GroupWorld) -> None:
     ]
     world.turn(9 * SECOND_NS)
     assert pull(world, 2) == []
+
+
+def test_a_pull_that_is_held_has_a_delayed_message_when_it_is_due() -> None:
+    """Though nobody else says anything in that turn."""
+    world = World()
+    talk = world.connect()
+    assert talk.put("T", b"later", properties="DELAY\x011").code == 0
+    assert talk.pull("T", queue=0) is None
+    world.wait(0.999)
+    assert talk.hear() == []
+    world.wait(0.001)
+    (answer,) = talk.hear()
+    assert bodies(answer) == [b"later"]

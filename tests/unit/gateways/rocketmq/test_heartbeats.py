@@ -105,6 +105,9 @@ def test_broadcasting_consumers_have_no_retry_topic(world: GroupWorld, caller: C
 @pytest.mark.parametrize(
     "body",
     [
+        b"{}",
+        b'{"clientID":{}}',
+        b'{"consumerDataSet":[{"groupName":"G"}],"producerDataSet":[]}',
         b'{"clientID":"a"}\n',
         b'{"clientID":"a","producerDataSet":null,"consumerDataSet":null}',
         b'{"clientID":"a","producerDataSet":[{"groupName":""}],"consumerDataSet":[{"groupName":""}],"heartbeatFingerprint":0,"withoutSub":false}',
@@ -151,9 +154,15 @@ def test_groups_that_cannot_be_are_left_out_and_the_others_are_registered(world:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"nonsense", b'{"clientID":{}}', b"{" * 100_000]
-    + [b'{"clientID":"%b"}' % name for name in (b"", b"x" * (CLIENT_ID_SIZE_MAX + 1))]
-    + [b'{"clientID":"a"}' + b" " * JSON_BODY_SIZE_BYTES_MAX],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"nonsense",
+        b"{" * 100_000,
+        b'{"clientID":"%b"}' % (b"x" * (CLIENT_ID_SIZE_MAX + 1)),
+        b'{"clientID":"a"}' + b" " * JSON_BODY_SIZE_BYTES_MAX,
+    ],
 )
 def test_a_heartbeat_that_is_none_is_an_error_in_words(world: GroupWorld, caller: Caller, body: bytes) -> None:
     answer = caller.ask(BEAT, body)
@@ -250,7 +259,14 @@ def test_queues_are_locked_and_unlocked(caller: Caller) -> None:
     assert orjson.loads(caller.ask(RequestCode.LOCK_BATCH_MQ, lock_body("b", 0, 1)).body)["lockOKMQSet"] == locked[1:]
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"mqSet":5}', b'{"clientId":"a","consumerGroup":"a b","mqSet":[]}'])
+@pytest.mark.parametrize("body", [b"{}", b'{"clientId":"a","consumerGroup":"","mqSet":[]}'])
+def test_no_queues_are_locked_for_whomever(caller: Caller, body: bytes) -> None:
+    answer = caller.ask(RequestCode.LOCK_BATCH_MQ, body)
+    assert (answer.code, answer.body) == (0, b'{"lockOKMQSet":[]}')
+    assert caller.ask(RequestCode.UNLOCK_BATCH_MQ, body).code == 0
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"clientId":"a","consumerGroup":"a b","mqSet":[{"topic":"T","queueId":0}]}'])
 def test_locks_of_whom_are_an_error(caller: Caller, body: bytes) -> None:
     assert caller.ask(RequestCode.LOCK_BATCH_MQ, body).code == ResponseCode.SYSTEM_ERROR
     assert caller.ask(RequestCode.UNLOCK_BATCH_MQ, body).code == ResponseCode.SYSTEM_ERROR

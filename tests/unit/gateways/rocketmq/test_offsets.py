@@ -9,7 +9,7 @@ from polymq.core.patterns import EVERYTHING
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.wire.tickets import TicketState
 
-from .harness import SECOND_NS, Talk, World
+from .harness import Talk, World
 
 if TYPE_CHECKING:
     from polymq.protocols.rocketmq.events import Request
@@ -67,9 +67,10 @@ def test_a_new_group_starts_at_0_while_the_queue_is_young(world: World, talk: Ta
     assert query(talk).code == ResponseCode.QUERY_NOT_FOUND
 
 
-def test_what_is_not_there_is_not_found(talk: Talk) -> None:
-    assert query(talk, topic="U").code == ResponseCode.QUERY_NOT_FOUND
-    assert query(talk, queue=9).code == ResponseCode.QUERY_NOT_FOUND
+def test_a_queue_that_is_not_there_begins_and_ends_at_0(talk: Talk) -> None:
+    for answer in (query(talk, topic="U"), query(talk, queue=9)):
+        assert (answer.code, answer.ext["offset"]) == (0, "0")
+    assert query(talk, topic="U", setZeroIfNotFound="false").code == ResponseCode.QUERY_NOT_FOUND
     assert commit(talk, 1, topic="U").code == ResponseCode.TOPIC_NOT_EXIST
 
 
@@ -118,7 +119,8 @@ def test_where_a_queue_begins_and_ends(world: World, talk: Talk) -> None:
     assert talk.ask(RequestCode.GET_MAX_OFFSET, ext).ext["offset"] == "5"
     assert talk.ask(RequestCode.GET_MIN_OFFSET, ext).ext["offset"] == "2"
     for code in (RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET):
-        assert talk.ask(code, ext | {"topic": "U"}).code == ResponseCode.TOPIC_NOT_EXIST
+        for other in ({"topic": "U"}, {"topic": "a b"}, {"queueId": 9}):
+            assert talk.ask(code, ext | other).ext["offset"] == "0"
         assert talk.ask(code, ext | {"queueId": "x"}).code == ResponseCode.SYSTEM_ERROR
 
 
@@ -137,7 +139,8 @@ def test_offsets_by_time(world: World, talk: Talk) -> None:
     assert talk.ask(search, ext | {"timestamp": later - 5000, "boundaryType": "UPPER"}).ext["offset"] == "4"
     assert talk.ask(search, ext | {"timestamp": later + 99}).ext["offset"] == "6"
     assert talk.ask(search, ext | {"timestamp": -5}).ext["offset"] == "0"
-    assert SECOND_NS
+    assert talk.ask(search, ext | {"timestamp": 0, "topic": "U"}).ext["offset"] == "0"
+    assert talk.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, ext | {"topic": "U"}).ext["timestamp"] == "-1"
 
 
 def test_times_on_the_disk_are_waited_for(world: World, talk: Talk) -> None:

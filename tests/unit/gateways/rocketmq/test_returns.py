@@ -146,8 +146,6 @@ def test_what_was_tried_too_often_is_given_up(
         "ORIGIN_MESSAGE_ID": FIRST_ID,
         "WAIT": "false",
         "DELAY": "0",
-        "DLQ_ORIGIN_TOPIC": "T",
-        "DLQ_ORIGIN_MESSAGE_ID": FIRST_ID,
     }
     assert stored(world, "%RETRY%G") == []
 

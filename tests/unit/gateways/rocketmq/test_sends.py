@@ -83,7 +83,10 @@ def test_what_is_too_large_is_illegal(world: World, talk: Talk) -> None:
     settings = world.house.settings
     assert talk.put("T", b"x" * settings.body_size_bytes_max).code == 0
     assert talk.put("T", b"x" * (settings.body_size_bytes_max + 1)).code == ResponseCode.MESSAGE_ILLEGAL
-    assert talk.put("T", properties="A\x01" + "x" * 32766).code == ResponseCode.MESSAGE_ILLEGAL
+    for size in (32000, 32750, 32765, 32766):
+        answer = talk.put("T", properties="A\x01" + "x" * size)
+        assert answer.code == (0 if size == 32000 else ResponseCode.MESSAGE_ILLEGAL)
+        assert answer.ext["MSG_REGION"] == "DefaultRegion"
 
 
 def test_without_auto_creation_the_topic_has_to_be_there(world: World, talk: Talk) -> None:
@@ -140,9 +143,12 @@ def test_a_batch_is_stored_in_a_row(world: World, talk: Talk) -> None:
     assert len(set(ids)) == 3
     found = messages(talk.pull("T", 1))
     assert [(message.body, message.queue_offset) for message in found] == [(b"a", 1), (b"b", 2), (b"c", 3)]
-    assert found[0].properties == b"TAGS\x01x\x02WAIT\x01true\x02CLUSTER\x01DefaultCluster\x02"
+    assert parse(found[0].properties) == {"TAGS": "x", "WAIT": "true", "CLUSTER": "DefaultCluster"}
     assert (found[0].flag, found[1].flag, found[0].born_ms) == (3, 0, 9)
     assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext, b"\0\0\0\7abc").code == ResponseCode.MESSAGE_ILLEGAL
+    assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"i": "DELAY\x013"}, batch).code == ResponseCode.MESSAGE_ILLEGAL
+    assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"m": False}, batch).ext["queueOffset"] == "4"
+    assert bodies(talk.pull("T", 4)) == [batch]
     assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"b": "%RETRY%G"}, batch).code == ResponseCode.MESSAGE_ILLEGAL
 
 

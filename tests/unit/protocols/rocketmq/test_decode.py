@@ -15,7 +15,13 @@ from polymq.protocols.rocketmq.events import BINARY, ONEWAY, V2, Event, Sends
 from polymq.protocols.rocketmq.messages import Extra, read_extra
 from polymq.protocols.rocketmq.names import retry_topic, tag_hash
 from polymq.protocols.rocketmq.settings import RocketmqSettings
-from polymq.rocketmq_limits import HEADER_SIZE_BYTES_MAX, REQUESTS_PER_FEED_MAX, SENDS_PER_FEED_MAX, TOPICS_REMEMBERED_MAX
+from polymq.rocketmq_limits import (
+    HEADER_SIZE_BYTES_MAX,
+    REQUESTS_PER_FEED_MAX,
+    SENDS_PER_FEED_MAX,
+    TOPICS_REMEMBERED_MAX,
+    UNUSUAL_HEADER_SIZE_BYTES_MAX,
+)
 from tests.unit.protocols.rocketmq.frames import (
     HOST,
     PORT,
@@ -218,6 +224,9 @@ def test_the_vector_of_the_real_class() -> None:
         raw_frame(bytes(20), kind=1),
         raw_frame(bytes(17) + struct.pack(">i", 1), kind=1),
         raw_frame(bytes(13) + struct.pack(">i", 5) + bytes(4), kind=1),
+        raw_frame(bytes(13) + struct.pack(">i", -5) + bytes(4), kind=1),
+        raw_frame(bytes(17) + struct.pack(">ihci", 7, 1, b"n", -1), kind=1),
+        raw_frame(bytes(17) + struct.pack(">ihci", 7, -1, b"n", 0), kind=1),
         raw_frame(bytes(17) + struct.pack(">ih", 6, 1) + bytes(4), kind=1),
         raw_frame(bytes(17) + struct.pack(">ihBi", 8, 1, 65, 2) + b"x", kind=1),
     ],
@@ -234,6 +243,19 @@ def test_a_header_may_be_as_large_as_its_limit() -> None:
     frame = raw_frame(frame[8:] + b" " * (HEADER_SIZE_BYTES_MAX - len(frame) + 8))
     assert one(frame)[3] == {"a": filler}
     assert one(raw_frame(frame[8:] + b" "))[0] == "VIOLATION"
+
+
+def test_an_unusual_header_may_be_half_as_large() -> None:
+    head = b'{"code":99,"x":null'
+    frame = raw_frame(head + b" " * (UNUSUAL_HEADER_SIZE_BYTES_MAX - len(head) - 1) + b"}")
+    assert one(frame)[0] == 99
+    assert one(raw_frame(frame[8:] + b" "))[0] == "VIOLATION"
+    assert one(json_frame(99, {"a": "x" * UNUSUAL_HEADER_SIZE_BYTES_MAX}))[0] == 99
+
+
+@pytest.mark.parametrize("start", [bytes(4), b"\0\0\0\3", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"GET "])
+def test_a_size_that_cannot_be_is_found_at_once(start: bytes) -> None:
+    assert [each[0] for each in run(start)] == ["VIOLATION"]
 
 
 def test_frames_as_large_as_a_buffer_are_read() -> None:
@@ -273,7 +295,7 @@ def test_a_feed_stops_after_many_events() -> None:
     assert (len(events), decoder.need) == (REQUESTS_PER_FEED_MAX, 0)
     events.clear()
     assert decoder.feed(stream[consumed:], events) == len(stream) - consumed
-    assert (len(events), decoder.need) == (1, 8)
+    assert (len(events), decoder.need) == (1, 4)
 
     stream = memoryview(send() * (SENDS_PER_FEED_MAX + 1))
     events.clear()
@@ -292,11 +314,13 @@ def test_it_says_how_much_it_needs() -> None:
     decoder = Decoder(SETTINGS)
     frame = send()
     events: list[Event] = []
+    assert decoder.need == 4
+    assert decoder.feed(memoryview(frame[:4]), events) == 0
     assert decoder.need == 8
     assert decoder.feed(memoryview(frame[:8]), events) == 0
     assert decoder.need == len(frame)
     assert decoder.feed(memoryview(frame + frame[:3]), events) == len(frame)
-    assert decoder.need == 8
+    assert decoder.need == 4
 
 
 def test_after_a_violation_all_is_swallowed() -> None:

@@ -125,6 +125,18 @@ def test_the_head_of_a_pull_has_one_size(offset: int, *, binary: bool) -> None:
     assert answer.remark.rstrip() == "FOUND"
 
 
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("offset", [0, 2**41])
+def test_the_head_of_a_pull_stands_before_its_messages(offset: int, *, binary: bool) -> None:
+    room = bytearray(b"x" * (2 + encode.PULL_HEAD_SIZE_BYTES)) + b"body"
+    start = encode.encode_found_head(
+        room, 2, opaque=-(2**31), binary=binary, body_size=4, next_offset=offset, min_offset=offset, max_offset=offset
+    )
+    ext = dict.fromkeys(("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"), str(offset)) | {"suggestWhichBrokerId": "0"}
+    assert requests_of(bytes(room[start:])) == [Request(0, -(2**31), 1, ext, b"body", binary, "FOUND", 3, 409)]
+    assert room[:start] == b"x" * start
+
+
 @both
 def test_the_messages_of_a_batch_are_named(module: ModuleType) -> None:
     physical = physical_offset(7, 98)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from polymq.errors import RemoteProtocolError
 from polymq.protocols.rocketmq.codes import Language
 from polymq.protocols.rocketmq.header import Header, decode_binary, decode_json, dump_json, encode_binary, encode_json
-from polymq.rocketmq_limits import HEADER_SIZE_BYTES_MAX
+from polymq.rocketmq_limits import UNUSUAL_HEADER_SIZE_BYTES_MAX
 
 numbers = st.integers(-(2**31), 2**31 - 1)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -75,10 +75,10 @@ def test_names_that_do_not_fit_are_left_out() -> None:
 def test_too_large(decode: object) -> None:
     assert callable(decode)
     with pytest.raises(RemoteProtocolError):
-        decode(b" " * HEADER_SIZE_BYTES_MAX + b"{}")
+        decode(b" " * UNUSUAL_HEADER_SIZE_BYTES_MAX + b"{}")
 
 
 def test_nothing_nested_breaks_it() -> None:
-    for raw in (b'{"a":' * 200_000, b"[" * HEADER_SIZE_BYTES_MAX, b'{"extFields":{"a":' + b"[" * 100_000):
+    for raw in (b'{"a":' * 200_000, b"[" * UNUSUAL_HEADER_SIZE_BYTES_MAX, b'{"extFields":{"a":' + b"[" * 100_000):
         with pytest.raises(RemoteProtocolError):
             decode_json(raw)

@@ -142,15 +142,20 @@ def expected(message: Message, offset: int) -> StoredMessage:
     """Say what a client gets of a message, in Python."""
     extra = extra_of(Message(b"", extras=tuple([each for each in message.extras if each[0] == 2 and is_native(each[1])][:1])))
     crc = zlib.crc32(message.body) & 0x7FFFFFFF
-    place: Any = ("T", 3, offset, physical_offset(7, offset), message.body)
+    place = ("T", 3, offset, physical_offset(7, offset), message.body)
     if extra is not None:
         host = extra.born_host if len(extra.born_host) == 4 else bytes(4)
-        facts: Any = (extra.flag, extra.sys_flag, extra.body_crc, extra.born_ms, host, extra.born_port)
-        return StoredMessage(*place, extra.properties, *facts, TIME_MS, b"\x0a\0\0\2", 20911, 0, 0)
+        facts = (extra.flag, extra.sys_flag, extra.body_crc, extra.born_ms, host, extra.born_port)
+        return stored_message(*place, extra.properties, *facts, TIME_MS)
     pairs = [(b"KEYS", message.key or b""), *message.headers]
     kept = b"".join([name + b"\x01" + value + b"\x02" for name, value in pairs if name and value and not {1, 2} & {*name, *value}])
     time_ms = message.time_ns // 1_000_000
-    return StoredMessage(*place, kept, 0, 0, crc, time_ms, b"\x0a\0\0\2", 20911, time_ms, b"\x0a\0\0\2", 20911, 0, 0)
+    return stored_message(*place, kept, 0, 0, crc, time_ms, b"\x0a\0\0\2", 20911, time_ms)
+
+
+def stored_message(*facts: Any) -> StoredMessage:
+    """Make one that is where PLACE says."""
+    return StoredMessage(*facts, b"\x0a\0\0\2", 20911)
 
 
 def is_native(data: bytes) -> bool:
