@@ -86,7 +86,7 @@ def test_a_port_that_is_taken_leaves_nothing_open(make_node: Any) -> None:
 
 
 def test_the_broker_is_called_what_the_settings_say_or_like_the_machine(make_node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.socket, "gethostname", lambda: "vm.example_1")
+    monkeypatch.setattr("polymq.server.rocketmq_mount.socket.gethostname", lambda: "vm.example_1")
     assert facts(make_node).broker_name == "vm-example_1"
     found = facts(make_node, broker_name="b", cluster_name="C", default_queues=7)
     assert (found.broker_name, found.cluster, found.queues, found.host, found.store_host) == ("b", "C", 7, "", b"")
@@ -110,7 +110,7 @@ def test_a_host_that_is_not_known_here_is_told_all_the_same(
     def resolve(*_: object, **__: object) -> Any:
         raise socket.gaierror
 
-    monkeypatch.setattr(module.socket, "getaddrinfo", resolve)
+    monkeypatch.setattr("polymq.server.rocketmq_mount.socket.getaddrinfo", resolve)
     monkeypatch.setattr(module, "own_addresses", lambda: ("192.0.2.9",))
     found = facts(make_node, advertised_host="outside.invalid")
     assert (found.host, found.store_host) == ("outside.invalid", bytes((192, 0, 2, 9)))
@@ -225,7 +225,7 @@ class Client:
         self.data = b""
         self.opaque = 0
 
-    def ask(self, code: int, body: bytes = b"", **ext: str) -> Request:
+    def ask(self, code: int, body: bytes = b"", **ext: Any) -> Request:
         self.opaque += 1
         self.socket.sendall(encode_request(code, self.opaque, ext=ext, body=body))
         while True:
@@ -257,10 +257,16 @@ def test_a_message_is_sent_and_pulled_over_loopback(make_node: Any) -> None:
                 client = Client(mount.listener.bound.port)  # type: ignore[union-attr]  # it is a TcpAddress
                 answers.append(client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t"))
                 names = {"a": "PG", "b": "t", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1795212447778", "h": "0"}
-                fields = names | {"i": "TAGS\x01TagA", "j": "0", "k": "false", "m": "false"}
+                fields: dict[str, Any] = names | {"i": "TAGS\x01TagA", "j": "0", "k": "false", "m": "false"}
                 answers.append(client.ask(RequestCode.SEND_MESSAGE_V2, b"hello", **fields))
                 asked = {"consumerGroup": "G", "topic": "t", "queueId": "1", "queueOffset": "0", "maxMsgNums": "32", "commitOffset": "0"}
-                more = {"sysFlag": "4", "suspendTimeoutMillis": "0", "subVersion": "0", "subscription": "*", "expressionType": "TAG"}
+                more: dict[str, Any] = {
+                    "sysFlag": "4",
+                    "suspendTimeoutMillis": "0",
+                    "subVersion": "0",
+                    "subscription": "*",
+                    "expressionType": "TAG",
+                }
                 answers.append(client.ask(RequestCode.PULL_MESSAGE, **(asked | more)))
                 client.socket.close()
             finally:
