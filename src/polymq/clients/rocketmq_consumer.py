@@ -146,16 +146,16 @@ class RocketMQConsumer:
         return sorted((each.topic, each.broker_name, each.queue_id) for each in self._member.readers)
 
     async def __aenter__(self) -> Self:
-        """Begin: a name server has answered, and it has been tried once to find our queues. Raises DeadlineExceeded."""
+        """Begin: a name server has answered, and it has been tried once to find our queues.
+
+        Raises:  DeadlineExceeded when no name server does, a Refusal when we may not consume.
+        """
         try:
             await self._session.start()
             answer_pushes(self._session, self._member)
             self._member.begin()
             self._session.spawn(self._keep_looking(), "overdue messages")
-            async with asyncio.timeout(self._session.options.deadline_seconds):
-                await self._member.balanced.wait()
-        except TimeoutError:
-            pass  # brokers that hang are asked again
+            await self._member.joined()
         except BaseException:
             await self.close()
             raise
@@ -308,23 +308,26 @@ class RocketMQConsumer:
             self._idle.set()
 
     async def _handle_all(self, handler: Callable[[RocketMQMessage], Awaitable[None]]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         while (message := await self._next()) is not None:
             error: BaseException | None = None
             try:
                 async with asyncio.timeout(self._consuming.consume_seconds_max):
                     await handler(message)
             except asyncio.CancelledError as cancelled:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    self._let_go(message)
-                    raise
-                error = cancelled  # something that the handler waited for, not we
+                error = cancelled  # something that the handler waited for, unless we are cancelled ourselves
             except Exception as failure:
                 error = failure
             except BaseException:
                 self._let_go(message)
                 raise
+            if task.cancelling() and error is not None:
+                self._let_go(message)  # whatever the handler made of it, it did not come to its end
+                raise asyncio.CancelledError
             self.handled(message, error)
+            if task.cancelling():
+                raise asyncio.CancelledError  # the handler took no notice
 
     @staticmethod
     def _let_go(message: RocketMQMessage) -> None:
