@@ -43,6 +43,8 @@ _log: Final = logging.getLogger(__name__)
 _DEFAULTS: Final = RocketMQOptions()
 # How often it is looked for messages that somebody has had in hand for too long.
 _OVERDUE_SECONDS: Final = 30.0
+# Handlers that are being cancelled let go of their messages in some turns of the loop: an ordered queue can be unlocked then.
+_HANDS_SECONDS_MIN: Final = 0.05
 
 _PULLS: Final = PullOptions()
 
@@ -373,7 +375,7 @@ class RocketMQConsumer:
     async def _wait_for_hands(self, grace_seconds: float) -> None:
         """Wait for what is in hand, and at any rate a little for what is on its way back."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + grace_seconds
+        end = loop.time() + max(grace_seconds, _HANDS_SECONDS_MIN)
         limit = end + self._session.options.request_seconds
         readers = [*self._member.readers.values(), *self._member.leaving.values()]
         while True:

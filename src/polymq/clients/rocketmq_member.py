@@ -270,6 +270,9 @@ class Member:
 
     def _group_changed(self, request: Request) -> Answer:
         if request.ext.get("consumerGroup") == self.group:
+            if not self._options.is_broadcast and not self._is_finished:
+                # Who has come asks at once where we are: what is not told yet would be handled twice.
+                self._session.spawn(self._commit_by_itself(list(self.readers.values()), wait=False), "commits before a change")
             self.rebalance_now()
         return Answer(0)
 
