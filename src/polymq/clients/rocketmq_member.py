@@ -337,10 +337,10 @@ class Member:
         if self._options.is_broadcast:
             return list(route.read_queues)
         members = await self._members(route)
-        mine = self._options.allocation(self._session.client_id, members, route.read_queues)
         if self._session.client_id not in members:
+            await self._session.heartbeat()  # it may have waited for one for too long
             raise ConnectFailed("the broker does not count us in")
-        return mine
+        return self._options.allocation(self._session.client_id, members, route.read_queues)
 
     async def _members(self, route: Route) -> tuple[str, ...]:
         failure: PolyMQError = ConnectFailed(f"no broker has {route.topic}")
