@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random as random_module
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from polymq.clients.backoff import Backoff
@@ -266,7 +267,7 @@ class Session:
         asking = self._asking.get(topic)
         if asking is None:
             asking = self._asking[topic] = self.spawn(self._ask_route(topic), f"route of {topic}")
-            asking.add_done_callback(lambda _: self._asking.pop(topic, None))
+            asking.add_done_callback(partial(self._route_asked, topic))
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -277,6 +278,11 @@ class Session:
             if known is not None:
                 return known.route
             raise
+
+    def _route_asked(self, topic: str, asking: asyncio.Future[Route | None]) -> None:
+        del self._asking[topic]
+        if not asking.cancelled():
+            asking.exception()  # perhaps nobody waits for it any more
 
     async def route_to_send(self, topic: str) -> Route | None:
         """Say where messages of a topic go; one that nobody knows is made by the first message, where that is allowed."""

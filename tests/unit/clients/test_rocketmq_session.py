@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,22 @@ def test_a_name_server_that_fails_is_followed_by_the_next() -> None:
         await each.close()
 
     in_virtual_time(go())
+
+
+def test_a_route_that_nobody_waits_for_any_more_fails_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(world: World, each: Session) -> None:
+        world.name_server.scripts[105] = lambda _: None
+        waiting = asyncio.create_task(each.route("t"))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        await asyncio.sleep(5)
+        del waiting
+        gc.collect()
+        del world.name_server.scripts[105]
+        assert await each.route("t") is None
+
+    in_session(work)
+    assert "never retrieved" not in caplog.text
 
 
 def test_a_server_is_connected_once_however_many_ask() -> None:
