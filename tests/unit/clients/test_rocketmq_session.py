@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,22 @@ def test_a_name_server_that_fails_is_followed_by_the_next() -> None:
     in_virtual_time(go())
 
 
+def test_a_route_that_nobody_waits_for_any_more_fails_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(world: World, each: Session) -> None:
+        world.name_server.scripts[105] = lambda _: None
+        waiting = asyncio.create_task(each.route("t"))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        await asyncio.sleep(5)
+        del waiting
+        gc.collect()
+        del world.name_server.scripts[105]
+        assert await each.route("t") is None
+
+    in_session(work)
+    assert "never retrieved" not in caplog.text
+
+
 def test_a_server_is_connected_once_however_many_ask() -> None:
     async def work(world: World, each: Session) -> None:
         await asyncio.gather(*(each.ask(BROKER, 30, {"topic": "t", "queueId": "0"}) for _ in range(20)))
@@ -119,6 +136,51 @@ def test_a_server_that_is_silent_is_waited_for_in_bounds() -> None:
         with pytest.raises(DeadlineExceeded, match="did not answer request 30 within 3 s"):
             await each.ask(BROKER, 30, {})
         assert asyncio.get_running_loop().time() - begun == pytest.approx(3, abs=0.1)
+
+    in_session(work)
+
+
+def test_a_connection_that_has_fallen_silent_is_given_up() -> None:
+    async def work(world: World, each: Session) -> None:
+        world.topics.add("t")
+        await each.route("t")
+        for code in (30, 34):
+            world.broker.scripts[code] = lambda _: None
+        with pytest.raises(DeadlineExceeded):
+            await each.ask(BROKER, 30, {"topic": "t", "queueId": "0"})
+        assert world.broker.wires[0].ended
+        del world.broker.scripts[30]
+        await each.ask(BROKER, 30, {"topic": "t", "queueId": "0"})
+        assert len(world.broker.wires) == 2
+        await asyncio.sleep(40)  # a heartbeat finds out as well
+        assert world.broker.wires[1].ended
+
+    in_session(work)
+
+
+def test_a_slow_answer_ends_nothing_while_others_come() -> None:
+    async def work(world: World, each: Session) -> None:
+        world.broker.scripts[30] = lambda _: None
+        waiting = asyncio.create_task(each.ask(BROKER, 30, {}))
+        await asyncio.sleep(1)
+        await each.ask(BROKER, 31, {"topic": "t", "queueId": "0"})
+        with pytest.raises(DeadlineExceeded):
+            await waiting
+        assert not world.broker.wires[0].ended
+
+    in_session(work)
+
+
+def test_a_name_server_that_forgets_changes_nothing_and_unused_routes_are_forgotten() -> None:
+    async def work(world: World, each: Session) -> None:
+        world.topics.add("t")
+        await each.route("t")
+        world.topics.clear()
+        for _ in range(20):
+            await asyncio.sleep(20)
+            assert await each.route("t") is not None
+        await asyncio.sleep(700)
+        assert await each.route("t") is None
 
     in_session(work)
 
