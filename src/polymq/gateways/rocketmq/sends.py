@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal, RefusalCode, RemoteProtocolError
 from polymq.gateways.effects import Send, SendAfter
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, integer, refused, required, small, truth
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, integer, refused, small, truth
 from polymq.gateways.rocketmq.topics import no_topic
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.batch_records import encode_batch_records
@@ -145,8 +145,9 @@ def _send_refused(client: RocketmqClient, topic: str, queue_id: int, refusal: Re
 
 def _send(client: RocketmqClient, request: Request) -> Answer | None:
     """Take a message that is more than an append, or whose fields are not as they should be. What goes wrong says where it went wrong."""
+    sending = read_sending(request)
     try:
-        answer = _take(client, read_sending(request))
+        answer = _take(client, sending)
     except RequestProblem as problem:
         answer = problem.answer
     except Refusal as refusal:
@@ -169,7 +170,7 @@ def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
         return Answer(ResponseCode.NO_PERMISSION, "transaction messages are not supported here")
     later = any(properties.get(sending.properties, name) is not None for name in _LATER)
     if sending.batch:
-        return _illegal("a batch cannot be for later") if later else _send_batch(client, sending)
+        return _too_large(client) if later else _send_batch(client, sending)
     sending = _redirected(sending)
     if later and not is_dead_letter_topic(sending.topic):
         _check_queue(client, sending)
@@ -198,13 +199,13 @@ def read_sending(request: Request) -> Sending:
     most = ext.get(names["max_reconsume"]) if request.version >= _VERSION_OF_MAX else None
     return Sending(
         group=ext.get(names["group"]) or "",
-        topic=required(request, names["topic"]),
+        topic=ext.get(names["topic"]) or "",
         queue_id=small(request, names["queue_id"]),
         body=request.body,
         properties=properties_text.encode("utf-8", "replace"),
-        sysflag=small(request, names["sys_flag"], 0),
-        flag=small(request, names["flag"], 0),
-        born_ms=integer(request, names["born_ms"], 0),
+        sysflag=small(request, names["sys_flag"]),
+        flag=small(request, names["flag"]),
+        born_ms=integer(request, names["born_ms"]),
         reconsume=small(request, names["reconsume_times"], 0),
         max_reconsume=small(request, names["max_reconsume"]) if most else None,
         default_queues=small(request, names["default_queues"], 0),
@@ -324,8 +325,6 @@ def _append(client: RocketmqClient, sending: Sending, records: memoryview, count
 
 def _send_batch(client: RocketmqClient, sending: Sending) -> Answer:
     """Append messages that were sent together: all or none, one behind the other."""
-    if is_retry_topic(sending.topic):
-        return _illegal(f"batch request does not support retry group {sending.topic}")
     sys_flag = extra_of(client, sending, b"").sys_flag
     try:
         records, count = encode_batch_records(
