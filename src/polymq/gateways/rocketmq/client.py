@@ -10,7 +10,7 @@ import ipaddress
 import logging
 from collections import OrderedDict
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.views import PeerView
@@ -47,6 +47,8 @@ __all__ = ["RocketmqClient"]
 # Two of them without a word, and a connection is given up: 120 s, as the real broker does.
 _IDLE_NS: Final = 60_000_000_000
 _LOCALHOST: Final = b"\x7f\0\0\1"
+# Times of pulls that have been answered are forgotten when there are so many, and as many as others.
+_DUE_SPARE: Final = 64
 _OPAQUE_MASK: Final = 0x7FFFFFFF
 
 log = logging.getLogger(__name__)
@@ -249,6 +251,10 @@ class RocketmqClient(BaseGateway):
 
     def wait_until(self, due_ns: int, pull: Pull) -> None:
         """Have a pull answered at this time at the latest."""
+        if len(self._due) > 2 * len(self.pulls) + _DUE_SPARE:
+            # Most of them have been answered before their time.
+            self._due = [entry for entry in self._due if entry[2] in self.pulls]
+            heapify(self._due)
         self._due_count += 1
         heappush(self._due, (due_ns, self._due_count, pull))
         if self._due_ns is None or due_ns < self._due_ns:
