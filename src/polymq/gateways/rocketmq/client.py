@@ -27,7 +27,7 @@ from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request, encode_response
 from polymq.protocols.rocketmq.events import Request, Sends
 from polymq.protocols.rocketmq.extras import Keeper
-from polymq.rocketmq_limits import PLACES_PER_CONNECTION_MAX, READERS_PER_CONNECTION_MAX
+from polymq.rocketmq_limits import ASKED_PER_CONNECTION_MAX, PLACES_PER_CONNECTION_MAX, READERS_PER_CONNECTION_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,6 +96,7 @@ class RocketmqClient(BaseGateway):
         self._blocked = False
         self._closing = False
         self._opaque = 0
+        self._asked: dict[int, Callable[[Request | None], None]] = {}
         house.clients[self] = None
         self.session.describe(PeerView(protocol="rocketmq", remote_address=peer.address, connected_at_ns=house.clock.wall_ns()))
 
@@ -135,6 +136,9 @@ class RocketmqClient(BaseGateway):
     def _carry_out(self, request: Request) -> None:
         """Find who takes care of a request, and answer it, unless that comes later."""
         if request.response:
+            then = self._asked.pop(request.opaque, None)
+            if then is not None:
+                then(request)
             return
         house = self.house
         try:
@@ -198,6 +202,15 @@ class RocketmqClient(BaseGateway):
         """Tell the client something; it does not answer."""
         self._opaque = (self._opaque + 1) & _OPAQUE_MASK
         self.emit(Send(encode_request(code, self._opaque, ext=ext, body=body, oneway=True)))
+
+    def ask(self, code: int, ext: Mapping[str, str], body: bytes, then: Callable[[Request | None], None]) -> bool:
+        """Ask the client something: `then` gets its answer, or None if it goes without one. False: too much has not been answered."""
+        if len(self._asked) >= ASKED_PER_CONNECTION_MAX:
+            return False
+        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
+        self._asked[self._opaque] = then
+        self.emit(Send(encode_request(code, self._opaque, ext=ext, body=body)))
+        return True
 
     def want_writable(self) -> None:
         """Have `writable` called when what waits has been written."""
@@ -299,6 +312,9 @@ class RocketmqClient(BaseGateway):
         self._readers.clear()
         self._due.clear()
         self._pending.clear()
+        asked, self._asked = self._asked, {}
+        for then in asked.values():
+            then(None)
         house.members.departed(self)
         self.session.close()
 
