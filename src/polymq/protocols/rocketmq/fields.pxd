@@ -1,4 +1,11 @@
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from polymq.wire.inline cimport bytes_at, equal_bytes, load_u32_be
+
+
+cdef inline str text_at(const unsigned char[::1] source, Py_ssize_t at, Py_ssize_t size):
+    if size == 0:
+        return ""
+    return PyUnicode_DecodeUTF8(<const char*> &source[at], size, NULL)
 
 
 cdef class Fields:

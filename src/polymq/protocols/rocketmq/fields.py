@@ -17,6 +17,11 @@ from polymq.protocols.rocketmq.codes import Language
 if not cython.compiled:
     from polymq.wire.inline import bytes_at, equal_bytes, load_u32_be
 
+    def text_at(source: memoryview | bytes, at: int, size: int) -> str:
+        """Make a string of UTF-8. Compiled it is a function of C (`fields.pxd`), so there are no bytes in between."""
+        return bytes(source[at : at + size]).decode()
+
+
 __all__ = ["FIELDS_MAX", "Fields", "is_utf8", "unescape"]
 
 # A send has 14 fields, what a broker sends on for a replier 16, and signatures are four.
@@ -327,10 +332,11 @@ class Fields:
     def ext(self, data: cython.const[cython.uchar][::1]) -> dict[str, str]:
         """Make strings of all fields. Raises UnicodeDecodeError: only what is UTF-8 is read here."""
         i: cython.Py_ssize_t
+        places: cython.int[::1] = self.places
         found: dict[str, str] = {}
         for i in range(0, _PLACES * self.count, _PLACES):
-            name = bytes_at(data, self.places[i], self.places[i + 1]).decode()
-            found[name] = _text(data, self.places[i + 2], self.places[i + 3], self.places[i + 4])
+            name = text_at(data, places[i], places[i + 1])
+            found[name] = _text(data, places[i + 2], places[i + 3], places[i + 4])
         return found
 
     def remark(self, data: cython.const[cython.uchar][::1]) -> str | None:
@@ -362,7 +368,7 @@ def is_utf8(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: c
 def _text(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t, kind: cython.int) -> str:
     """Make a string of a value."""
     if kind != _ESCAPED:
-        return bytes_at(data, at, size).decode()
+        return text_at(data, at, size)
     room = bytearray(size)
     end: cython.Py_ssize_t = unescape(room, 0, data, at, size)
     return room[:end].decode()
