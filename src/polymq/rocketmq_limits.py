@@ -61,6 +61,8 @@ __all__ = [
     "SUBSCRIPTIONS_MAX",
     "SUBSCRIPTIONS_PER_HEARTBEAT_MAX",
     "SUBSCRIPTIONS_PER_MEMBER_MAX",
+    "SUBSCRIPTIONS_SIZE_BYTES_MAX",
+    "TAGS_PER_SUBSCRIPTION_MAX",
     "TOPICS_REMEMBERED_MAX",
     "TOPIC_LIST_MAX",
     "TOPIC_SIZE_BYTES_MAX",
@@ -132,6 +134,9 @@ MEMBERS_MAX: Final = 100_000
 # What members have subscribed to, all together: about 500 bytes each, and the hashes of tags. Most have two.
 SUBSCRIPTIONS_MAX: Final = 400_000
 SUBSCRIPTIONS_PER_MEMBER_MAX: Final = 2_000
+# Expressions and hashes of tags can be long; real ones are not.
+SUBSCRIPTIONS_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+TAGS_PER_SUBSCRIPTION_MAX: Final = 1_000
 # Each takes about 5 µs to register, during which nobody else is served.
 SUBSCRIPTIONS_PER_HEARTBEAT_MAX: Final = 10_000
 # Queues that orderly consumers have for themselves: about 300 bytes each. A request names those of one topic, or of all.

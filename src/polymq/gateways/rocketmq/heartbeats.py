@@ -18,7 +18,7 @@ from polymq.gateways.rocketmq.members import Joining, Subscription
 from polymq.protocols.rocketmq.bodies import encode_consumer_list, parse_heartbeat
 from polymq.protocols.rocketmq.codes import Language, RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
-from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, GROUPS_PER_HEARTBEAT_MAX, SUBSCRIPTIONS_PER_HEARTBEAT_MAX
+from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, GROUPS_PER_HEARTBEAT_MAX, SUBSCRIPTIONS_PER_HEARTBEAT_MAX, TAGS_PER_SUBSCRIPTION_MAX
 
 if TYPE_CHECKING:
     from polymq.gateways.rocketmq.answers import Handler
@@ -33,6 +33,8 @@ _TAG: Final = "TAG"
 _EVERYTHING: Final = frozenset({"", "*"})
 _CLUSTERING: Final = "CLUSTERING"
 _RETRY_QUEUES: Final = 1
+# Words that are kept and shown: the longest real one has 58 characters.
+_WORD_SIZE_MAX: Final = 64
 
 
 def _heartbeat(client: RocketmqClient, request: Request) -> Answer:
@@ -70,6 +72,9 @@ def _consume(client: RocketmqClient, request: Request, client_id: str, said: Con
     clash = _clash(client, said)
     if clash is not None:
         return clash
+    wanted = {each.topic: _subscription(each) for each in said.subscriptions if is_valid_topic(each.topic)}
+    if any(len(each.codes or ()) > TAGS_PER_SUBSCRIPTION_MAX for each in wanted.values()):
+        return f"more than {TAGS_PER_SUBSCRIPTION_MAX} tags in one subscription of group {said.group}"
     members = client.house.members
     known = members.group(said.group)
     if said.message_model == _CLUSTERING and known is None:
@@ -77,8 +82,8 @@ def _consume(client: RocketmqClient, request: Request, client_id: str, said: Con
             client.house.topics.ensure(client.house.inner, retry_topic(said.group), _RETRY_QUEUES)
         except Refusal as refusal:
             return refusal.text
-    wanted = {each.topic: _subscription(each) for each in said.subscriptions if is_valid_topic(each.topic)}
-    joining = Joining(said.group, said.consume_type, said.message_model, said.consume_from_where, wanted)
+    kind, model, begin = (word[:_WORD_SIZE_MAX] for word in (said.consume_type, said.message_model, said.consume_from_where))
+    joining = Joining(said.group, kind, model, begin, wanted)
     return members.join(client_id, client, joining, language=_language(request.language), version=request.version)
 
 
@@ -96,12 +101,12 @@ def _clash(client: RocketmqClient, said: ConsumerData) -> str | None:
 
 def _subscription(said: Said) -> Subscription:
     """Work out which tags are wanted, as the real broker reads it: the client's hashes, if it has given any."""
-    everything = said.class_filter or said.expression in _EVERYTHING or said.expression_type != _TAG
+    everything = said.class_filter or said.expression in _EVERYTHING or said.expression_type not in ("", _TAG)
     codes = None
     if not everything:
         tags = said.tags or tuple(tag.strip() for tag in said.expression.split("||"))
         codes = frozenset(said.codes or (tag_hash(tag) for tag in tags if tag))
-    return Subscription(said.topic, said.expression, said.expression_type, said.version, codes, said.class_filter, said.tags)
+    return Subscription(said.topic, said.expression, said.expression_type[:_WORD_SIZE_MAX], said.version, codes, said.class_filter)
 
 
 def _language(number: int) -> str:

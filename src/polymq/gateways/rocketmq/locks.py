@@ -14,7 +14,8 @@ from polymq.gateways.rocketmq.answers import Answer, RequestProblem
 from polymq.gateways.rocketmq.joining import read_body, require_group
 from polymq.protocols.rocketmq.bodies import LockBody, MessageQueue, encode_lock_reply, parse_lock_body
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
-from polymq.rocketmq_limits import LOCKED_QUEUES_MAX, LOCKED_QUEUES_PER_REQUEST_MAX
+from polymq.protocols.rocketmq.names import is_valid_topic
+from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, LOCKED_QUEUES_MAX, LOCKED_QUEUES_PER_REQUEST_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,6 +99,8 @@ def _read(client: RocketmqClient, request: Request) -> LockBody:
         return body
     if len(body.queues) > LOCKED_QUEUES_PER_REQUEST_MAX:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"more than {LOCKED_QUEUES_PER_REQUEST_MAX} queues in one request")
+    if len(body.client_id) > CLIENT_ID_SIZE_MAX or not all(is_valid_topic(queue.topic) for queue in body.queues):
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, "that is no client's id, or no topic's name")
     require_group(client.session, body.group, {queue.topic for queue in body.queues})
     return body
 

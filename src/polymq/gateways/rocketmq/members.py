@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from polymq.core.statistics import Family, Kind, Sample
 from polymq.protocols.rocketmq.codes import RequestCode
-from polymq.rocketmq_limits import MEMBERS_MAX, SUBSCRIPTIONS_MAX, SUBSCRIPTIONS_PER_MEMBER_MAX
+from polymq.rocketmq_limits import MEMBERS_MAX, SUBSCRIPTIONS_MAX, SUBSCRIPTIONS_PER_MEMBER_MAX, SUBSCRIPTIONS_SIZE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +37,10 @@ _NOTICE_GAP_NS: Final = 100_000
 # Notices in one turn: about 5 ms.
 _NOTICES_PER_TURN: Final = 2_000
 _EXPIRED_PER_TURN: Final = 2_000
+
+# With its entry in a dictionary; and a hash in its set.
+_SUBSCRIPTION_SIZE_BYTES: Final = 500
+_CODE_SIZE_BYTES: Final = 64
 
 _Key = TypeVar("_Key")
 
@@ -58,7 +62,11 @@ class Subscription:
     version: int
     codes: frozenset[int] | None
     class_filter: bool = False
-    tags: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory it takes."""
+        return _SUBSCRIPTION_SIZE_BYTES + 4 * len(self.expression) + _CODE_SIZE_BYTES * len(self.codes or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,7 @@ class Members:
         self.groups: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[str, Member]] = {}
         self.subscription_count = 0
+        self.subscription_size_bytes = 0
         self.notice_count = 0
         self.armed_ns: int | None = None
         self._timers = timers
@@ -195,6 +204,10 @@ class Members:
         before = 0 if member is None else len(member.subscriptions)
         if count > before and self.subscription_count + count - before > SUBSCRIPTIONS_MAX:
             return f"there are {SUBSCRIPTIONS_MAX} subscriptions already"
+        size = _size_bytes(joining.subscriptions or {})
+        size_before = 0 if member is None else _size_bytes(member.subscriptions)
+        if size > size_before and self.subscription_size_bytes + size - size_before > SUBSCRIPTIONS_SIZE_BYTES_MAX:
+            return f"all subscriptions together take {SUBSCRIPTIONS_SIZE_BYTES_MAX} bytes already"
         return None
 
     def produce(self, client_id: str, channel: Channel, group: str, *, language: str = "", version: int = 0) -> str | None:
@@ -286,6 +299,7 @@ class Members:
                 group.newest[topic] = after[topic]
         member.subscriptions = after
         self.subscription_count += len(after) - len(before)
+        self.subscription_size_bytes += _size_bytes(after) - _size_bytes(before)
         gone, new = before.keys() - after.keys(), after.keys() - before.keys()
         for topic in new:
             group.wanted[topic] = group.wanted.get(topic, 0) + 1
@@ -359,6 +373,10 @@ class Members:
 
     def _producer_count(self) -> int:
         return sum(len(members) for members in self.producers.values())
+
+
+def _size_bytes(subscriptions: Mapping[str, Subscription]) -> int:
+    return sum(subscription.size_bytes for subscription in subscriptions.values())
 
 
 def _drop(table: dict[_Key, dict[Member, None]], key: _Key, member: Member) -> None:

@@ -16,7 +16,7 @@ from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request
 from polymq.protocols.rocketmq.events import Request
-from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, JSON_BODY_SIZE_BYTES_MAX
+from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, JSON_BODY_SIZE_BYTES_MAX, TAGS_PER_SUBSCRIPTION_MAX
 
 if TYPE_CHECKING:
     from polymq.gateways.effects import Effect
@@ -186,6 +186,20 @@ def test_a_heartbeat_names_so_many_subscriptions_at_most(world: GroupWorld, call
     assert members(caller) == ["a"]
 
 
+def test_a_subscription_names_so_many_tags_at_most(world: GroupWorld, caller: Caller) -> None:
+    for count, code in ((TAGS_PER_SUBSCRIPTION_MAX + 1, ResponseCode.SYSTEM_ERROR), (TAGS_PER_SUBSCRIPTION_MAX, ResponseCode.SUCCESS)):
+        expression = " || ".join(f"tag{number}" for number in range(count))
+        assert caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=[subscription("T", expression)])).code == code
+        assert (list(world.house.members.groups), len(topics(world))) == (["G"] * (not code), not code)
+
+
+def test_what_is_only_shown_is_kept_in_part(world: GroupWorld, caller: Caller) -> None:
+    caller.ask(BEAT, heartbeat("a", "G", consumeType="x" * 1000, consumeFromWhere="y" * 1000))
+    group = world.house.members.group("G")
+    assert group is not None
+    assert (len(group.consume_type), len(group.consume_from)) == (64, 64)
+
+
 def test_pulls_that_wait_for_a_newer_subscription_look_again(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     caller.ask(BEAT, heartbeat("a", "G", version=1))
     heard: list[str] = []
@@ -266,7 +280,17 @@ def test_no_queues_are_locked_for_whomever(caller: Caller, body: bytes) -> None:
     assert caller.ask(RequestCode.UNLOCK_BATCH_MQ, body).code == 0
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"clientId":"a","consumerGroup":"a b","mqSet":[{"topic":"T","queueId":0}]}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"clientId":"a","consumerGroup":"a b","mqSet":[{"topic":"T","queueId":0}]}',
+        b'{"clientId":"a","consumerGroup":"G","mqSet":[{"topic":"no topic","queueId":0}]}',
+        b'{"clientId":"%b","consumerGroup":"G","mqSet":[{"topic":"T","queueId":0}]}' % (b"x" * (CLIENT_ID_SIZE_MAX + 1)),
+    ],
+)
 def test_locks_of_whom_are_an_error(caller: Caller, body: bytes) -> None:
     assert caller.ask(RequestCode.LOCK_BATCH_MQ, body).code == ResponseCode.SYSTEM_ERROR
     assert caller.ask(RequestCode.UNLOCK_BATCH_MQ, body).code == ResponseCode.SYSTEM_ERROR

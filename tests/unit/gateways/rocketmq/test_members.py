@@ -295,6 +295,22 @@ def test_members_and_their_subscriptions_are_limited(hall: Hall, monkeypatch: py
     assert (hall.ids(), hall.members.subscription_count) == (["a", "b"], 3)
 
 
+def test_long_expressions_of_all_members_together_are_limited(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members_module, "SUBSCRIPTIONS_SIZE_BYTES_MAX", 10_000)
+
+    def join(client_id: str, expression: str, codes: frozenset[int] | None, version: int = 1) -> str | None:
+        wanted = {"T": Subscription("T", expression, "TAG", version, codes)}
+        return hall.members.join(client_id, Line(), Joining("G", "", "CLUSTERING", "", wanted))
+
+    assert join("a", "x" * 1000, frozenset(range(50))) is None
+    assert join("b", "x" * 1000, None) == "all subscriptions together take 10000 bytes already"
+    assert join("b", "x", None) is None
+    assert join("a", "x", None, version=2) is None
+    assert join("b", "x" * 2000, None, version=2) is None
+    hall.turn(2 * SILENCE_NS_MAX)
+    assert (hall.ids(), hall.members.subscription_size_bytes) == ([], 0)
+
+
 def test_very_many_that_fall_silent_at_once_go_over_several_turns(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members_module, "_EXPIRED_PER_TURN", 3)
     for index in range(7):
