@@ -82,7 +82,8 @@ def refused(answer: Answer, what: str) -> Refusal:
 class RocketMQConnection(asyncio.Protocol):
     """The protocol object of one connection; made by `rocketmq_session.Session`.
 
-    `is_introduced` says that a heartbeat has been answered on it: the server knows who we are.
+    `is_introduced` says that a heartbeat has been answered on it: the server knows who we are. `heard_at` is when
+    anything came last.
     """
 
     def __init__(self, options: RocketMQOptions, on_request: Callable[[Request], Answer | None]) -> None:
@@ -90,6 +91,7 @@ class RocketMQConnection(asyncio.Protocol):
         self.reason: PolyMQError | None = None
         self.is_introduced = False
         self.introducing = asyncio.Lock()
+        self.heard_at = asyncio.get_running_loop().time()
         self._options = options
         self._on_request = on_request
         self._loop = asyncio.get_running_loop()
@@ -113,6 +115,7 @@ class RocketMQConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand each frame to whoever it is for."""
+        self.heard_at = self._loop.time()
         self._rest += data
         events: list[Event] = []
         at = 0

@@ -43,6 +43,8 @@ _log: Final = logging.getLogger(__name__)
 _DEFAULTS: Final = RocketMQOptions()
 # How often it is looked for messages that somebody has had in hand for too long.
 _OVERDUE_SECONDS: Final = 30.0
+# Handlers that are being cancelled let go of their messages in some turns of the loop: an ordered queue can be unlocked then.
+_HANDS_SECONDS_MIN: Final = 0.05
 
 _PULLS: Final = PullOptions()
 
@@ -146,16 +148,16 @@ class RocketMQConsumer:
         return sorted((each.topic, each.broker_name, each.queue_id) for each in self._member.readers)
 
     async def __aenter__(self) -> Self:
-        """Begin: a name server has answered, and it has been tried once to find our queues. Raises DeadlineExceeded."""
+        """Begin: a name server has answered, and it has been tried once to find our queues.
+
+        Raises:  DeadlineExceeded when no name server does, a Refusal when we may not consume.
+        """
         try:
             await self._session.start()
             answer_pushes(self._session, self._member)
             self._member.begin()
             self._session.spawn(self._keep_looking(), "overdue messages")
-            async with asyncio.timeout(self._session.options.deadline_seconds):
-                await self._member.balanced.wait()
-        except TimeoutError:
-            pass  # brokers that hang are asked again
+            await self._member.joined()
         except BaseException:
             await self.close()
             raise
@@ -308,23 +310,26 @@ class RocketMQConsumer:
             self._idle.set()
 
     async def _handle_all(self, handler: Callable[[RocketMQMessage], Awaitable[None]]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         while (message := await self._next()) is not None:
             error: BaseException | None = None
             try:
                 async with asyncio.timeout(self._consuming.consume_seconds_max):
                     await handler(message)
             except asyncio.CancelledError as cancelled:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    self._let_go(message)
-                    raise
-                error = cancelled  # something that the handler waited for, not we
+                error = cancelled  # something that the handler waited for, unless we are cancelled ourselves
             except Exception as failure:
                 error = failure
             except BaseException:
                 self._let_go(message)
                 raise
+            if task.cancelling() and error is not None:
+                self._let_go(message)  # whatever the handler made of it, it did not come to its end
+                raise asyncio.CancelledError
             self.handled(message, error)
+            if task.cancelling():
+                raise asyncio.CancelledError  # the handler took no notice
 
     @staticmethod
     def _let_go(message: RocketMQMessage) -> None:
@@ -370,7 +375,7 @@ class RocketMQConsumer:
     async def _wait_for_hands(self, grace_seconds: float) -> None:
         """Wait for what is in hand, and at any rate a little for what is on its way back."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + grace_seconds
+        end = loop.time() + max(grace_seconds, _HANDS_SECONDS_MIN)
         limit = end + self._session.options.request_seconds
         readers = [*self._member.readers.values(), *self._member.leaving.values()]
         while True:

@@ -26,12 +26,13 @@ __all__ = ["delivered", "unpack"]
 _log: Final = logging.getLogger(__name__)
 # A body is at most 4 MiB before it is packed unless a broker is told otherwise; this is what unfolds of one.
 _BODY_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
+_COMPRESSED: Final = int(SysFlag.COMPRESSED)  # looked at for every message, which an enumeration takes long for
 _FIRST_ROOM_SIZE_BYTES: Final = 1024 * 1024
 
 
 def unpack(body: bytes, sys_flag: int) -> bytes:
     """Unpack a body that its sender has packed; raises RemoteProtocolError when it is not what it says, or unfolds to too much."""
-    if not sys_flag & SysFlag.COMPRESSED:
+    if not sys_flag & _COMPRESSED:
         return body
     kind = sys_flag & SysFlag.COMPRESSION_MASK
     if kind in (SysFlag.COMPRESSION_LZ4, SysFlag.COMPRESSION_ZSTD):

@@ -9,6 +9,7 @@ not released while one of its messages is in hand: nobody else shall handle it a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from polymq.clients.rocketmq_positions import LAST
 from polymq.clients.rocketmq_reader import PullOptions, QueueReader
 from polymq.clients.rocketmq_routes import queue_order
 from polymq.clients.rocketmq_window import QueueWindow
-from polymq.errors import ConnectFailed, ConnectionLost, LocalProtocolError, PolyMQError
+from polymq.errors import ConnectFailed, ConnectionLost, LocalProtocolError, PolyMQError, Refusal, RefusalCode
 from polymq.protocols.rocketmq.bodies import (
     ConsumerData,
     LockBody,
@@ -93,7 +94,9 @@ class Member:
         self.readers: dict[MessageQueue, QueueReader] = {}
         self.leaving: dict[MessageQueue, QueueReader] = {}
         self.group = group
-        self.balanced = asyncio.Event()  # the first attempt is over
+        self._balanced = asyncio.Event()  # the first attempt is over
+        self._troubles: dict[str, str] = {}  # why it is not known who reads a topic
+        self._forbidden: Refusal | None = None
         self._session = session
         self._owner = owner
         self._positions = positions
@@ -119,6 +122,14 @@ class Member:
         ]
         if self._is_locking:
             self._tasks.append(self._session.spawn(self._keep_locks(), "locks"))
+
+    async def joined(self) -> None:
+        """Wait until it has been tried once to find our queues; raises Refusal when the broker does not let us."""
+        with contextlib.suppress(TimeoutError):  # brokers that hang are asked again
+            async with asyncio.timeout(self._session.options.deadline_seconds):
+                await self._balanced.wait()
+        if self._forbidden is not None:
+            raise self._forbidden
 
     def pause(self) -> None:
         """Pull nothing more, and take no more queues; what has been handed out may still be settled."""
@@ -259,6 +270,9 @@ class Member:
 
     def _group_changed(self, request: Request) -> Answer:
         if request.ext.get("consumerGroup") == self.group:
+            if not self._options.is_broadcast and not self._is_finished:
+                # Who has come asks at once where we are: what is not told yet would be handled twice.
+                self._session.spawn(self._commit_by_itself(list(self.readers.values()), wait=False), "commits before a change")
             self.rebalance_now()
         return Answer(0)
 
@@ -272,7 +286,7 @@ class Member:
                 is_complete = await self.rebalance()
             except Exception:
                 _log.exception("%s: rebalancing of %s", self._session.client_id, self.group)
-            self.balanced.set()
+            self._balanced.set()
             wait_seconds = _REBALANCE_SECONDS if is_complete else _REBALANCE_SECONDS_WHILE_MISSING
             await asyncio.sleep(_REBALANCE_SECONDS_MIN)
             try:
@@ -293,8 +307,9 @@ class Member:
             for topic in list(self.subscriptions):
                 try:
                     found = await self._queues_of(topic)
+                    self._troubles.pop(topic, None)
                 except PolyMQError as error:
-                    _log.info("%s: who reads %s in %s is not known: %s", self._session.client_id, topic, self.group, error)
+                    self._note_trouble(topic, error)
                     found = None
                 if found is None:
                     wanted.update(each for each in self.readers if each.topic == topic)
@@ -305,6 +320,15 @@ class Member:
             self.close(queue, commit=True)
         return await self._open_missing(wanted) and is_complete
 
+    def _note_trouble(self, topic: str, error: PolyMQError) -> None:
+        """Say once why nobody knows who reads a topic."""
+        text = str(error)
+        level = logging.DEBUG if self._troubles.get(topic) == text else logging.WARNING
+        self._troubles[topic] = text
+        _log.log(level, "%s: who reads %s in %s is not known: %s", self._session.client_id, topic, self.group, text)
+        if isinstance(error, Refusal) and error.code in (RefusalCode.UNAUTHENTICATED, RefusalCode.FORBIDDEN):
+            self._forbidden = error
+
     async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
         """Say which queues of a topic are ours; None when that cannot be known, so that everything stays as it is."""
         route = await self._session.route(topic)
@@ -313,10 +337,10 @@ class Member:
         if self._options.is_broadcast:
             return list(route.read_queues)
         members = await self._members(route)
-        mine = self._options.allocation(self._session.client_id, members, route.read_queues)
         if self._session.client_id not in members:
+            await self._session.heartbeat()  # it may have waited for one for too long
             raise ConnectFailed("the broker does not count us in")
-        return mine
+        return self._options.allocation(self._session.client_id, members, route.read_queues)
 
     async def _members(self, route: Route) -> tuple[str, ...]:
         failure: PolyMQError = ConnectFailed(f"no broker has {route.topic}")

@@ -30,7 +30,9 @@ __all__ = [
 class Opener(Protocol):
     """Connects to a server, inside TLS if there is a context: raises ConnectFailed, OSError or ValueError."""
 
-    async def __call__(self, address: str, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None, /) -> None:
+    async def __call__(
+        self, address: str, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None, server_name: str, /
+    ) -> None:
         """Make a protocol object and connect it."""
 
 
@@ -101,14 +103,18 @@ def addresses_of(text: str | Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-async def open_socket(address: str, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None) -> None:
-    """Connect `host:port`, inside TLS if there is a context; raises ConnectFailed."""
+async def open_socket(
+    address: str, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None = None, server_name: str = ""
+) -> None:
+    """Connect `host:port`, inside TLS if there is a context, with a server of this name, else the host's; raises ConnectFailed."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if not (host and port.isdecimal()):
         raise ConnectFailed(f"{address!r} is not the address of a server")
     try:
-        await asyncio.get_running_loop().create_connection(factory, host, int(port), ssl=context)
+        await asyncio.get_running_loop().create_connection(
+            factory, host, int(port), ssl=context, server_hostname=(server_name or host) if context else None
+        )
     except (OSError, ValueError) as error:
         raise ConnectFailed(f"{address}: {error}") from error
 

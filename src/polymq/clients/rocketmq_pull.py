@@ -110,12 +110,15 @@ class RocketMQPullConsumer:
         return list(self._member.readers)
 
     async def __aenter__(self) -> Self:
-        """Begin: a name server has answered, and it has been tried once to find our queues. Raises DeadlineExceeded."""
+        """Begin: a name server has answered, and it has been tried once to find our queues.
+
+        Raises:  DeadlineExceeded when no name server does, a Refusal when we may not consume.
+        """
         try:
             await self._session.start()
             answer_pushes(self._session, self._member)
             self._member.begin()
-            await self._member.balanced.wait()
+            await self._member.joined()
         except BaseException:
             await self.close()
             raise

@@ -22,7 +22,6 @@ from polymq.errors import (
     DeadlineExceeded,
     LocalProtocolError,
     PolyMQError,
-    RemoteProtocolError,
     TransportError,
 )
 from polymq.protocols.rocketmq.bodies import Heartbeat, encode_heartbeat, parse_route
@@ -42,6 +41,8 @@ __all__ = ["Session"]
 
 _log: Final = logging.getLogger(__name__)
 _CLOSE_SECONDS_MAX: Final = 3.0
+# A producer may send to any number of topics, one after the other.
+_ROUTE_UNUSED_SECONDS_MAX: Final = 600.0
 # A producer's brokers need not know it at once; who has sent something by then is told of.
 _FIRST_HEARTBEAT_SECONDS: Final = 1.0
 # Queues of a topic that is to be made by the first message to it, as Java's clients ask for.
@@ -61,10 +62,10 @@ class _Peer:
 
 @dataclass(slots=True)
 class _Known:
-    """A route, and when it was asked for; None when there is no such topic."""
+    """A route, and when somebody wanted it last."""
 
-    route: Route | None
-    asked_at: float
+    route: Route
+    used_at: float
 
 
 class Session:
@@ -170,6 +171,8 @@ class Session:
         DeadlineExceeded, LocalProtocolError.
         """
         allowed = self.options.request_seconds if seconds is None else seconds
+        begun = asyncio.get_running_loop().time()
+        connection: RocketMQConnection | None = None
         try:
             async with asyncio.timeout(allowed):
                 connection = await self._reach(address)
@@ -177,7 +180,14 @@ class Session:
                     await self._introduce(connection)
                 return await connection.request(code, ext, body)
         except TimeoutError as error:
+            self._suspect(connection, begun)
             raise DeadlineExceeded(f"{address} did not answer request {code} within {allowed:g} s") from error
+
+    @staticmethod
+    def _suspect(connection: RocketMQConnection | None, begun: float) -> None:
+        """Give a connection up on which nothing has come since something was asked: the next one may do better."""
+        if connection is not None and connection.heard_at <= begun:
+            connection.abort(ConnectionLost("the server has fallen silent"))
 
     async def tell(self, address: str, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
         """Tell a server something that it does not answer; raises as `ask` does."""
@@ -225,7 +235,8 @@ class Session:
 
     async def _open(self, address: str, connection: RocketMQConnection) -> None:
         try:
-            await self._opener(address, lambda: connection, self._context)
+            name = self.options.tls.server_name if self.options.tls is not None else ""
+            await self._opener(address, lambda: connection, self._context, name)
         except (OSError, ValueError) as error:
             raise ConnectFailed(f"{address}: {error}") from error
 
@@ -242,14 +253,16 @@ class Session:
     # --- Routes -------------------------------------------------------------------------------------------------------
 
     async def route(self, topic: str, *, fresh: bool = False) -> Route | None:
-        """Say where a topic is, None when no name server knows it; at most `route_seconds` old, unless `fresh`.
+        """Say where a topic is, None when no name server knows it; raises TransportError, RemoteProtocolError.
 
-        While no name server answers, what was known before still holds. Raises TransportError.
+        A route that is known is asked for again every 30 s beside, or now, if it is to be `fresh`; while no name server
+        knows better it still holds.
         """
         known = self._routes.get(topic)
-        now = asyncio.get_running_loop().time()
-        if known is not None and not fresh and known.route is not None and now - known.asked_at < 2 * self.options.route_seconds:
-            return known.route
+        if known is not None:
+            known.used_at = asyncio.get_running_loop().time()
+            if not fresh:
+                return known.route
         asking = self._asking.get(topic)
         if asking is None:
             asking = self._asking[topic] = self.spawn(self._ask_route(topic), f"route of {topic}")
@@ -260,8 +273,8 @@ class Session:
             if asking.cancelled():
                 raise ConnectionLost("this client is closed") from None
             raise
-        except (TransportError, RemoteProtocolError):
-            if known is not None and known.route is not None:
+        except PolyMQError:
+            if known is not None:
                 return known.route
             raise
 
@@ -290,7 +303,13 @@ class Session:
                     self._name_servers.remove(address)
                     self._name_servers.append(address)
                 continue
-            self._routes[topic] = _Known(route, asyncio.get_running_loop().time())
+            known = self._routes.get(topic)
+            if route is None:
+                return known.route if known is not None else None  # a name server that has just started knows little
+            if known is None:
+                self._routes[topic] = _Known(route, asyncio.get_running_loop().time())
+            else:
+                known.route = route
             return route
         raise failure
 
@@ -300,7 +319,7 @@ class Session:
         """The address of each broker that the known routes name."""
         found: dict[str, str] = {}
         for known in self._routes.values():
-            for name, addresses in (known.route.brokers if known.route is not None else {}).items():
+            for name, addresses in known.route.brokers.items():
                 if MASTER in addresses:
                     found[name] = addresses[MASTER]
         return found
@@ -313,10 +332,15 @@ class Session:
         await asyncio.gather(*(self._beat(each) for each in addresses))
 
     async def _beat(self, address: str) -> None:
+        begun = asyncio.get_running_loop().time()
+        connection: RocketMQConnection | None = None
         try:
             async with asyncio.timeout(self.options.request_seconds):
-                await self._introduce(await self._reach(address), again=True)
+                connection = await self._reach(address)
+                await self._introduce(connection, again=True)
         except (TimeoutError, PolyMQError) as error:
+            if isinstance(error, TimeoutError):
+                self._suspect(connection, begun)
             _log.debug("%s: heartbeat to %s: %s", self.client_id, address, error or "no answer in time")
 
     async def _introduce(self, connection: RocketMQConnection, *, again: bool = False) -> None:
@@ -346,26 +370,25 @@ class Session:
             try:
                 if now >= next_routes:
                     next_routes = now + self.options.route_seconds
+                    self._forget_unused(now)
                     await asyncio.gather(*(self._refresh(topic) for topic in list(self._routes)))
                     self._let_go()
                 await self.heartbeat()
             except Exception:
                 _log.exception("%s: routes and heartbeats", self.client_id)
 
+    def _forget_unused(self, now: float) -> None:
+        for topic in [topic for topic, known in self._routes.items() if now - known.used_at > _ROUTE_UNUSED_SECONDS_MAX]:
+            del self._routes[topic]
+
     async def _refresh(self, topic: str) -> None:
         try:
-            await self.route(topic, fresh=True)
+            await self._ask_route(topic)
         except PolyMQError as error:
             _log.debug("%s: route of %s: %s", self.client_id, topic, error)
 
     def _let_go(self) -> None:
-        known = {
-            address
-            for each in self._routes.values()
-            if each.route is not None
-            for row in each.route.brokers.values()
-            for address in row.values()
-        }
+        known = {address for each in self._routes.values() for row in each.route.brokers.values() for address in row.values()}
         for address in set(self._peers) - known - set(self._name_servers):
             peer = self._peers[address]
             if peer.connecting.locked():

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final, Self
 
@@ -273,6 +274,7 @@ class Consumer:
             except IndexError:  # perhaps another thread has taken the last one
                 return None
             if message.is_current:
+                message._message.given_at = self._thread.loop.time()  # noqa: SLF001 - it is in hand from here on
                 return message
 
     async def _refill(self, timeout_seconds: float | None) -> bool:
@@ -282,6 +284,8 @@ class Consumer:
                 found = await self._consumer.take()
         except TimeoutError:
             return False
+        for each in found:
+            each.given_at = math.inf  # nobody has it in hand yet
         self._messages.extend(Message(each, self._thread) for each in found)
         return bool(found)
 

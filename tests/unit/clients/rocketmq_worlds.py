@@ -183,7 +183,9 @@ class World:
         self.is_hasty = False  # pulls are not held
         self.contexts: list[ssl.SSLContext | None] = []
 
-    async def open(self, address: str, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None) -> None:
+    async def open(
+        self, address: str, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None = None, server_name: str = ""
+    ) -> None:
         server = self.servers.get(address)
         self.contexts.append(context)
         await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import pytest
 
 from polymq.clients.rocketmq_consumer import ConsumeOptions, RocketMQConsumer
 from polymq.clients.rocketmq_options import RocketMQOptions
-from polymq.errors import DeadlineExceeded, LocalProtocolError
+from polymq.errors import DeadlineExceeded, LocalProtocolError, Refusal
 from polymq.protocols.rocketmq.codes import RequestCode
 from tests.unit.clients.rocketmq_worlds import NAME_SERVER, World, say_no
 from tests.unit.clients.worlds import in_virtual_time
@@ -198,6 +198,30 @@ def test_a_handler_that_something_else_cancels_has_failed_and_its_worker_goes_on
             assert seen == [b"0", b"1"]
             assert len(world.broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 1
         await task
+
+    in_virtual_time(go())
+
+
+@pytest.mark.parametrize("answer", ["nothing", "an error"])
+def test_a_handler_that_makes_something_else_of_being_cancelled(answer: str) -> None:
+    async def go() -> None:
+        world = filled(4, queues=1)
+
+        async def handle(message: RocketMQMessage) -> None:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                if answer == "an error":
+                    raise ValueError("interrupted") from None
+
+        async with consumer(world) as each:
+            task = running(each, handle, concurrency=2)
+            await asyncio.sleep(1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert world.broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK) == []
+        assert world.position("g", "t", 0) in ((None, 0) if answer == "an error" else (2,))
 
     in_virtual_time(go())
 
@@ -396,6 +420,18 @@ def test_a_handler_may_close_its_consumer() -> None:
 
             await each.run(handle, concurrency=1)
         assert world.position("g", "t", 0) == 1
+
+    in_virtual_time(go())
+
+
+@pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP])
+def test_who_may_not_consume_is_told(code: RequestCode) -> None:
+    async def go() -> None:
+        world = filled(1)
+        world.broker.scripts[code] = say_no(1, "org.apache.rocketmq.acl.common.AclException: no such key")
+        with pytest.raises(Refusal, match="AclException"):
+            async with consumer(world):
+                pass
 
     in_virtual_time(go())
 

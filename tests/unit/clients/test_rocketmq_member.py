@@ -78,6 +78,44 @@ def test_nothing_is_lost_or_handled_twice_when_a_member_joins() -> None:
     in_virtual_time(go())
 
 
+def test_positions_are_told_before_a_newcomer_asks_for_them() -> None:
+    async def go() -> None:
+        world = world_with_topic(1)
+
+        async def handle(message: RocketMQMessage) -> None:
+            """Nothing can fail."""
+
+        async with member(world, "1") as first:
+            task = asyncio.create_task(first.run(handle))
+            world.put("t", b"0")
+            await asyncio.sleep(1)
+            assert world.position("g", "t", 0) is None
+            world.broker.push(40, {"consumerGroup": "another"})
+            await asyncio.sleep(0.1)
+            assert world.position("g", "t", 0) is None
+            world.broker.push(40, {"consumerGroup": "g"})
+            await asyncio.sleep(0.1)
+            assert world.position("g", "t", 0) == 1
+        await task
+
+    in_virtual_time(go())
+
+
+def test_a_cancelled_member_that_closes_at_once_unlocks_its_queues() -> None:
+    async def go() -> None:
+        world = world_with_topic(1)
+        world.put("t", b"0")
+        async with member(world, "1", is_ordered=True) as first:
+            task = asyncio.create_task(first.run(lambda _: asyncio.sleep(1000)))
+            await asyncio.sleep(1)
+            assert world.locks
+            task.cancel()
+        assert world.locks == {}
+        await asyncio.wait([task])
+
+    in_virtual_time(go())
+
+
 def test_several_brokers_are_one_list_of_queues() -> None:
     async def go() -> None:
         world = world_with_topic(2, brokers=2)
@@ -98,6 +136,19 @@ def test_while_nobody_says_who_is_there_everything_stays() -> None:
             await asyncio.sleep(30)
             assert numbers(first) == [0, 1, 2, 3]
             assert 8 <= len(world.broker.asked(38)) <= 70  # once a second for either topic
+
+    in_virtual_time(go())
+
+
+def test_a_broker_that_has_forgotten_us_is_told_again() -> None:
+    async def go() -> None:
+        world = world_with_topic(4)
+        async with member(world, "1") as first:
+            world.members["g"].clear()
+            world.broker.push(40, {"consumerGroup": "g"})
+            await asyncio.sleep(2)
+            assert world.members["g"] == [first.client_id]
+            assert numbers(first) == [0, 1, 2, 3]
 
     in_virtual_time(go())
 

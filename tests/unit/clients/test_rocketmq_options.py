@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from typing import Any
 
 import pytest
 
-from polymq.clients.rocketmq_options import RocketMQOptions, addresses_of, new_client_id, open_socket, own_address
+from polymq.clients.rocketmq_options import RocketMQOptions, RocketMQTls, addresses_of, new_client_id, open_socket, own_address
 from polymq.errors import ConnectFailed, LocalProtocolError
+from tests.unit.wire.authority import Authority
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,31 @@ def test_client_ids_have_the_form_of_java() -> None:
     assert all(part.isdecimal() for part in rest.split("#"))
     assert new_client_id("mine") == f"{ip}@mine"
     assert new_client_id(clock_ns=lambda: 1) != new_client_id(clock_ns=lambda: 2)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.mark.parametrize(("server_name", "is_right"), [("broker.example", True), ("", True), ("another.example", False)])
+def test_tls_sockets_are_sure_of_the_server(authority: Authority, server_name: str, is_right: bool) -> None:
+    certificate = str(authority.issue("broker.example"))
+
+    async def go() -> None:
+        serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        serving.load_cert_chain(certificate, certificate)
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=serving)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        context = RocketMQTls(root_file=str(authority.certificate)).context()
+        async with server:
+            await open_socket(address, asyncio.Protocol, context, server_name)
+
+    if is_right:
+        asyncio.run(go())
+    else:
+        with pytest.raises(ConnectFailed, match="certificate"):
+            asyncio.run(go())
 
 
 def test_sockets_that_cannot_be_connected() -> None:

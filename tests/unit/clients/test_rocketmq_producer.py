@@ -61,16 +61,17 @@ def test_a_new_topic_is_made_by_its_first_message() -> None:
 
 
 def test_a_topic_that_nobody_may_make() -> None:
-    async def work(world: World, producer: RocketMQProducer) -> None:
+    async def go() -> None:
+        world = World()
         world.name_server.scripts[105] = say_no(17)
-        await asyncio.sleep(70)
-        with pytest.raises(Refusal) as caught:
-            await producer.send(OutgoingMessage("new", b""))
-        assert caught.value.code is RefusalCode.TOPIC_NOT_FOUND
-        with pytest.raises(Refusal):
-            await producer.queues("new")
+        async with RocketMQProducer(NAME_SERVER, group="p", opener=world.open) as producer:
+            with pytest.raises(Refusal) as caught:
+                await producer.send(MESSAGE)
+            assert caught.value.code is RefusalCode.TOPIC_NOT_FOUND
+            with pytest.raises(Refusal):
+                await producer.queues("t")
 
-    producing(work)
+    in_virtual_time(go())
 
 
 def test_large_bodies_are_packed() -> None:

@@ -123,6 +123,51 @@ def test_a_server_that_is_silent_is_waited_for_in_bounds() -> None:
     in_session(work)
 
 
+def test_a_connection_that_has_fallen_silent_is_given_up() -> None:
+    async def work(world: World, each: Session) -> None:
+        world.topics.add("t")
+        await each.route("t")
+        for code in (30, 34):
+            world.broker.scripts[code] = lambda _: None
+        with pytest.raises(DeadlineExceeded):
+            await each.ask(BROKER, 30, {"topic": "t", "queueId": "0"})
+        assert world.broker.wires[0].ended
+        del world.broker.scripts[30]
+        await each.ask(BROKER, 30, {"topic": "t", "queueId": "0"})
+        assert len(world.broker.wires) == 2
+        await asyncio.sleep(40)  # a heartbeat finds out as well
+        assert world.broker.wires[1].ended
+
+    in_session(work)
+
+
+def test_a_slow_answer_ends_nothing_while_others_come() -> None:
+    async def work(world: World, each: Session) -> None:
+        world.broker.scripts[30] = lambda _: None
+        waiting = asyncio.create_task(each.ask(BROKER, 30, {}))
+        await asyncio.sleep(1)
+        await each.ask(BROKER, 31, {"topic": "t", "queueId": "0"})
+        with pytest.raises(DeadlineExceeded):
+            await waiting
+        assert not world.broker.wires[0].ended
+
+    in_session(work)
+
+
+def test_a_name_server_that_forgets_changes_nothing_and_unused_routes_are_forgotten() -> None:
+    async def work(world: World, each: Session) -> None:
+        world.topics.add("t")
+        await each.route("t")
+        world.topics.clear()
+        for _ in range(20):
+            await asyncio.sleep(20)
+            assert await each.route("t") is not None
+        await asyncio.sleep(700)
+        assert await each.route("t") is None
+
+    in_session(work)
+
+
 def test_brokers_know_a_consumer_before_it_asks_on_every_connection() -> None:
     async def work(world: World, each: Session) -> None:
         each.consumers["g"] = lambda: ConsumerData("g")
