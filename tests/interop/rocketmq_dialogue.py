@@ -11,6 +11,7 @@ import contextlib
 import json
 import re
 import struct
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -28,9 +29,12 @@ TIMEOUT_S: Final = 6.0
 # Silence for this long means that nothing more comes.
 QUIET_S: Final = 0.6
 CASES_AT_ONCE: Final = 12
+# What a real one has answered is in its queues by then.
+STANDING_STILL_S: Final = 0.8
 # Seen, and masked in an order that does not take one for the other.
 MASKS: Final = (
-    (re.compile(r"\b[0-9A-F]{32}\b"), "<ID>"),
+    # Of the longer ones the host is IPv6, or said to be.
+    (re.compile(r"\b[0-9A-F]{32}\b|\b[0-9A-F]{56}\b"), "<ID>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<ADDRESS>"),
     (re.compile(r"\b1[789]\d{11}\b"), "<TIME>"),
     # A real one names its class, and the first line of its stack.
@@ -38,9 +42,26 @@ MASKS: Final = (
     (re.compile(r",? ?(?:[a-z]+\.)+[A-Za-z$0-9]+\.[A-Za-z$<>0-9]+\([A-Za-z ]+(?:\.java:\d+)?\)(, )?"), ""),
     (re.compile(r"\nSee https?://\S+ for further details\."), ""),
 )
+# Where a real one stumbles over a request (code 1) it says what Java said; polymq says what is wrong with the request.
+STUMBLES: Final = re.compile(
+    r"""Cannot\ (invoke|read)\ .*
+    |   For\ input\ string:\ .*
+    |   Illegal\ Capacity:\ .*
+    |   java\.nio\.BufferUnderflowException.*
+    |   (syntax\ error,\ )?expect\ .*
+    |   not\ match\ :\ .*
+    |   the\ custom\ field\ <\S+>\ is\ (null|no\ number|out\ of\ range)
+    |   the\ body\ is\ (not\ JSON|no\ JSON\ object)""",
+    re.VERBOSE | re.DOTALL,
+)
+SYSTEM_ERROR: Final = 1
+# What a real one says if nobody has set a remark.
+NO_REMARK: Final = "not set any response code"
 # Facts of a stored message that are to be the same.
 FACTS: Final = ("queue", "flag", "offset", "sysflag", "reconsumed", "body", "topic", "properties")
 LONG: Final = 300
+# A name of so many characters.
+LONG_NAME: Final = re.compile(r"<(\d+) characters>")
 
 
 def send(topic: str, text: str = "", **more: Any) -> dict[str, Any]:
@@ -101,10 +122,18 @@ def body_shown(frame: Frame) -> str:
     return masked(repr(body))
 
 
+def remark_shown(frame: Frame) -> str:
+    remark = masked(frame.remark or "").rstrip()
+    if frame.code == SYSTEM_ERROR and STUMBLES.fullmatch(remark):
+        return " '<stumbles>'"
+    return f" {remark!r}" if remark and remark != NO_REMARK else ""
+
+
 def shown(frame: Frame, hidden: Sequence[str] = ()) -> str:
+    # Where the newest index entry lies is nobody's business.
+    hidden = [*hidden, "indexLastUpdatePhyoffset", "indexLastUpdateTimestamp"]
     ext = {name: "<…>" if name in hidden else masked(str(value)) for name, value in sorted(frame.ext.items())}
-    remark = "" if frame.remark is None else f" {masked(frame.remark)!r}"
-    return f"{frame.code}{remark} {ext or ''} {body_shown(frame)}".rstrip()
+    return f"{frame.code}{remark_shown(frame)} {ext or ''} {body_shown(frame)}".rstrip()
 
 
 class Talk:
@@ -120,7 +149,10 @@ class Talk:
         """The stage's word where WORD stands."""
         if isinstance(value, bytes):
             return value.replace(b"WORD", self.stage.word.encode())
-        return value.replace("WORD", self.stage.word) if isinstance(value, str) else value
+        if isinstance(value, str):
+            value = LONG_NAME.sub(lambda found: self.stage.word.ljust(int(found[1]), "x"), value)
+            return value.replace("WORD", self.stage.word)
+        return value
 
     def ask(
         self,
@@ -148,6 +180,25 @@ class Talk:
         if not quietly:
             self.stage.note(f"{self.name}{note or code} -> {heard}")
         return answer
+
+    def next_offset(self, topic: str) -> None:
+        """Write down the next offset of the topic's first queue; a real one counts behind its answers."""
+        found = self.await_offset(topic, None)
+        self.stage.note(f"{self.name}and then the next offset -> {found}")
+
+    def await_offset(self, topic: str, wanted: int | None) -> str:
+        """Wait until the first queue of a topic has so many messages, or as many as it had half a second ago."""
+        found = ""
+        since = time.monotonic()
+        while time.monotonic() < since + STANDING_STILL_S:
+            answer = self.ask(30, {"topic": topic, "queueId": "0"}, quietly=True)
+            seen = answer.ext.get("offset", "") if answer else "nothing"
+            if wanted is not None and seen == str(wanted):
+                break
+            if seen != found:
+                found, since = seen, time.monotonic()
+            time.sleep(0.02)
+        return found
 
     def say(self, data: bytes, *, note: str, quiet_s: float = QUIET_S) -> None:
         """Say any bytes, and write down all that comes, and whether the connection stays."""
@@ -190,6 +241,7 @@ class Stage:
             answer = talk.ask(310, send(name, properties(KEYS=f"k{number}", TAGS=f"t{number}")), body.encode(), quietly=True)
             assert answer is not None, "there is no answer to a send"
             assert answer.code == 0, answer
+        talk.await_offset(name, len(bodies))
         return name
 
     def note(self, line: str) -> None:

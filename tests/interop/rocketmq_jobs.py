@@ -47,27 +47,10 @@ JOB_TIMEOUT_S: Final = 60.0
 # Java's consumers look at the nameserver every 30 s, and at each other every 20 s.
 PATIENCE_S: Final = 45.0
 HERE: Final = Path(__file__).parent
-EVERYTHING: Final = frozenset(
-    [
-        "sync",
-        "async",
-        "oneway",
-        "ordered",
-        "batch",
-        "tags",
-        "delay",
-        "large",
-        "push",
-        "orderly",
-        "broadcast",
-        "lite",
-        "assign",
-        "retry",
-        "dead",
-        "query",
-        "offsets",
-    ]
-)
+SENDING: Final = {"sync", "async", "oneway", "ordered", "batch", "tags", "delay", "large"}
+CONSUMING: Final = {"push", "orderly", "broadcast", "lite", "assign", "retry", "dead"}
+# And that messages have ids of their own, and that an orderly consumer gives up what it has no longer.
+EVERYTHING: Final = frozenset({*SENDING, *CONSUMING, "query", "offsets", "unique", "handover"})
 
 _numbers = itertools.count()
 
@@ -90,12 +73,13 @@ class Client:
 JAVA: Final = tuple(
     Client(f"java-{version}-{header}", "java", f"{version}-{header}") for version in ("4.9", "5.3") for header in ("json", "binary")
 )
-GO: Final = Client("go", "go", can=EVERYTHING - {"query", "offsets", "assign"})
+# What it has locked stays locked, until a minute has passed.
+GO: Final = Client("go", "go", can=EVERYTHING - {"query", "offsets", "assign", "handover"})
 # No one-way sends and no batches, nothing orderly, and its messages have no ids of their own: one that comes again has another.
 NODE: Final = Client("ali-ons", "ali-ons", can=frozenset(["sync", "tags", "delay", "push", "broadcast", "retry", "dead"]))
 # Its large messages are smaller than that, broadcasts begin at the end, and 16 times is what it tries.
 PYPI: Final = Client(
-    "pypi-rocketmq", "pypi", can=frozenset(["sync", "oneway", "ordered", "tags", "delay", "push", "orderly", "retry", "unique"])
+    "pypi-rocketmq", "pypi", can=frozenset(["sync", "oneway", "ordered", "tags", "delay", "push", "orderly", "retry", "unique", "handover"])
 )
 OWN: Final = Client("polymq", "own", can=EVERYTHING - {"query", "offsets"})
 CLIENTS: Final = (*JAVA, GO, NODE, PYPI, OWN)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ import pytest
 
 from tests.interop.rocketmq_jobs import JAVA, OWN, Client, Consumer, Programs
 from tests.interop.rocketmq_servers import POLYMQ, SERVING_KINDS, RocketmqServer, rocketmq_server
+from tests.interop.servers import ROOT
+from tests.interop.test_client_docs import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,3 +131,19 @@ def test_a_killed_broker_is_found_again(server: RocketmqServer, programs: Progra
     expected = {f"{when} {number}" for when in ("before", "after") for number in range(20)}
     for each in (consumer, orderly):
         assert until(lambda each=each: set(each.bodies) == expected)  # type: ignore[misc]
+
+
+PAGE = ROOT / "docs" / "CLIENTS_PYTHON.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text().partition("\n# RocketMQ\n")[2], re.DOTALL)
+DEPARTED = ["BA9 departed 1", "DL1149 departed 1", "UA2 boards 1", "UA2 departed 1"]
+BODIES = [each.removesuffix(" 1") for each in DEPARTED] + ["AA7 landed", "LH4 landed", "KL6 landed"]
+
+
+def test_the_examples_of_the_documents(server: RocketmqServer) -> None:
+    server.make_topic("flights")
+    send, consume, ask, script = EXAMPLES
+    names = {"127.0.0.1:9876": server.name_server}
+    assert run(send, names, 1) == ["sent to queue True"]
+    assert run(consume, names, 4) == DEPARTED
+    assert run(ask, names, 8) == sorted([*BODIES, "no more"])
+    assert run(script, names, 9) == sorted([*BODIES, "IB3 landed", "no more"])

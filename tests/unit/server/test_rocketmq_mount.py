@@ -260,7 +260,13 @@ def test_a_message_is_sent_and_pulled_over_loopback(make_node: Any) -> None:
                 fields: dict[str, Any] = names | {"i": "TAGS\x01TagA", "j": "0", "k": "false", "m": "false"}
                 answers.append(client.ask(RequestCode.SEND_MESSAGE_V2, b"hello", **fields))
                 asked = {"consumerGroup": "G", "topic": "t", "queueId": "1", "queueOffset": "0", "maxMsgNums": "32", "commitOffset": "0"}
-                more: dict[str, Any] = {"sysFlag": "4", "suspendTimeoutMillis": "0", "subVersion": "0", "subscription": "*", "expressionType": "TAG"}
+                more: dict[str, Any] = {
+                    "sysFlag": "4",
+                    "suspendTimeoutMillis": "0",
+                    "subVersion": "0",
+                    "subscription": "*",
+                    "expressionType": "TAG",
+                }
                 answers.append(client.ask(RequestCode.PULL_MESSAGE, **(asked | more)))
                 client.socket.close()
             finally:

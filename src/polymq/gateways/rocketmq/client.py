@@ -87,7 +87,8 @@ class RocketmqClient(BaseGateway):
         self._due_ns: int | None = None
         self._decoder = Decoder(house.settings, born_host=self.born_host, born_port=peer.port)
         self._decoder.every_request = house.gate is not None
-        self._liveness = Liveness(house.clock.monotonic_ns)
+        self._monotonic_ns = house.clock.monotonic_ns
+        self._liveness = Liveness(self._monotonic_ns)
         self._effects: list[Effect] | None = None  # of the call at hand
         self._pending: list[Effect] = []  # what was said outside of a call
         self._blocked = False
@@ -105,7 +106,7 @@ class RocketmqClient(BaseGateway):
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every request that has come whole."""
         decoder = self._decoder
-        self._liveness.heard(self.house.clock.monotonic_ns())
+        self._liveness.heard(self._monotonic_ns())
         self._effects = effects
         self.said_size_bytes = 0
         consumed = 0
@@ -116,7 +117,7 @@ class RocketmqClient(BaseGateway):
                 consumed += count
                 for event in events:
                     if isinstance(event, Sends):
-                        take_run(self, event)
+                        take_run(self, event, effects)
                     elif isinstance(event, Request):
                         self._carry_out(event)
                     else:
@@ -256,7 +257,7 @@ class RocketmqClient(BaseGateway):
 
     def _expire(self, effects: list[Effect]) -> None:
         """Answer the pulls whose time is over."""
-        now_ns = self.house.clock.monotonic_ns()
+        now_ns = self._monotonic_ns()
         due = self._due
         self._effects = effects
         self._due_ns = None

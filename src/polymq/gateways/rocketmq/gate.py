@@ -152,21 +152,28 @@ class AclGate:
         """Let a request pass, or say why not."""
         if self._white(client.peer.remote_host):
             return self._enter(client, ANYTHING)
-        key = request.ext.get("AccessKey", "")
-        if not key:
-            if request.code in _OF_EVERYBODY:
-                return self._enter(client, STRANGER)
-            return _no("No accessKey is configured")
-        found = self._accounts.get(key)
-        if found is None:
-            return _no(f"No acl config for {key}")
+        found = self._recognize(client, request)
+        if isinstance(found, str):
+            # Whoever has a wrong key is told so where it matters.
+            return self._enter(client, STRANGER) if request.code in _OF_EVERYBODY else _no(found)
         account, principal = found
-        if account.white(client.peer.remote_host):
+        if principal is ANYTHING:
             return self._enter(client, ANYTHING)
-        if not _is_signed(account, request):
-            return _no(f"Check signature failed for accessKey={key}")
         problem = _problem(account, request)
         return _no(problem) if problem else self._enter(client, principal)
+
+    def _recognize(self, client: RocketmqClient, request: Request) -> tuple[Account, Principal] | str:
+        """Find out who asks; a text says why that is nobody."""
+        key = request.ext.get("AccessKey", "")
+        if not key:
+            return "No accessKey is configured"
+        found = self._accounts.get(key)
+        if found is None:
+            return f"No acl config for {key}"
+        account, principal = found
+        if account.white(client.peer.remote_host):
+            return account, ANYTHING
+        return (account, principal) if _is_signed(account, request) else f"Check signature failed for accessKey={key}"
 
     def departed(self, client: RocketmqClient) -> None:
         """A connection has ended: so do the sessions of all who have spoken by it."""

@@ -5,6 +5,7 @@ A pull is answered straight from the log into one buffer; no message is an objec
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal, RefusalCode
@@ -15,7 +16,7 @@ from polymq.gateways.rocketmq.holds import Waiting
 from polymq.gateways.rocketmq.offsets import commit
 from polymq.gateways.rocketmq.topics import no_topic
 from polymq.protocols.rocketmq.codes import PullFlag, RequestCode, ResponseCode
-from polymq.protocols.rocketmq.encode import PULL_HEAD_SIZE_BYTES, encode_pull_head, encode_response
+from polymq.protocols.rocketmq.encode import PULL_HEAD_SIZE_BYTES, encode_found_head, encode_response
 from polymq.protocols.rocketmq.stored import encode_stored, stored_room
 from polymq.rocketmq_limits import (
     MESSAGE_COUNT_PER_PULL_MAX,
@@ -40,9 +41,13 @@ if TYPE_CHECKING:
 
 __all__ = ["HANDLERS", "Pull", "expire", "go_on"]
 
+log = logging.getLogger(__name__)
+
 _NS_PER_MS: Final = 1_000_000
 # Records that are looked at together where only some are wanted.
 _SCAN_COUNT: Final = 1024
+_I32: Final = 1 << 31
+_I64: Final = 1 << 63
 _SUSPEND: Final = int(PullFlag.SUSPEND)
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
 _SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
@@ -60,6 +65,7 @@ class Pull:
         "count_max",
         "due_ns",
         "expression",
+        "flags",
         "group",
         "log",
         "next",
@@ -85,21 +91,19 @@ class Pull:
         self.group = group
         self.topic = topic
         self.topic_key = topic_key
-        ext = request.ext
-        self.offset = self.next = integer(request, "queueOffset")
-        self.count_max = min(max(small(request, "maxMsgNums"), 1), MESSAGE_COUNT_PER_PULL_MAX)
-        size_max = small(request, "maxMsgBytes", 0)
+        numbers = _numbers(request.ext)
+        if numbers is None:  # something is wrong, or unusual: what it is, in words
+            numbers = _numbers_one_by_one(request)
+        self.queue_id, self.offset, count_max, self.flags, size_max, suspend_ms, self.version = numbers
+        self.next = self.offset
+        self.count_max = min(max(count_max, 1), MESSAGE_COUNT_PER_PULL_MAX)
         self.size_max = min(size_max, PULL_SIZE_BYTES_MAX) if size_max > 0 else PULL_SIZE_BYTES_MAX
-        flags = small(request, "sysFlag")
-        self.suspend_ns = 0
-        if flags & _SUSPEND:
-            self.suspend_ns = min(max(integer(request, "suspendTimeoutMillis", 0), 0) * _NS_PER_MS, PULL_HOLD_NS_MAX)
+        self.suspend_ns = min(max(suspend_ms, 0) * _NS_PER_MS, PULL_HOLD_NS_MAX) if self.flags & _SUSPEND else 0
         # Without a subscription of its own it is for what its group has subscribed to.
         self.expression: tuple[str, str] | None = None
-        if flags & _SUBSCRIPTION:
+        if self.flags & _SUBSCRIPTION:
+            ext = request.ext
             self.expression = (ext.get("expressionType") or "TAG", ext.get("subscription") or "*")
-        self.version = integer(request, "subVersion", 0)
-        self.queue_id = small(request, "queueId")
         self.wanted: array[int] | None = None
         self.due_ns = 0
         self.place = Waiting.NOWHERE
@@ -107,6 +111,39 @@ class Pull:
         self.log: Log
         self.number = 0
         self.spot: Place
+
+
+_Numbers = tuple[int, int, int, int, int, int, int]
+
+
+def _numbers(ext: dict[str, str]) -> _Numbers | None:
+    """Read what a pull says in numbers, if nothing is wrong with them: queue, offset, messages, flags, bytes, time to wait, version."""
+    try:
+        found = (
+            int(ext["queueId"]),
+            int(ext["queueOffset"]),
+            int(ext["maxMsgNums"]),
+            int(ext["sysFlag"]),
+            int(ext.get("maxMsgBytes") or 0),
+            int(ext.get("suspendTimeoutMillis") or 0),
+            int(ext.get("subVersion") or 0),
+        )
+    except (KeyError, ValueError):
+        return None
+    return found if -_I32 <= min(found) and max(found[0], found[2], found[3], found[4]) < _I32 and max(found) < _I64 else None
+
+
+def _numbers_one_by_one(request: Request) -> _Numbers:
+    """Do the same, a field at a time. Raises RequestProblem."""
+    return (
+        small(request, "queueId"),
+        integer(request, "queueOffset"),
+        small(request, "maxMsgNums"),
+        small(request, "sysFlag"),
+        small(request, "maxMsgBytes", 0),
+        integer(request, "suspendTimeoutMillis", 0),
+        integer(request, "subVersion", 0),
+    )
 
 
 def _pull(client: RocketmqClient, request: Request) -> Answer | None:
@@ -133,14 +170,18 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     found = wanted_of(house, pull)
     if isinstance(found, Answer):
         return found
-    if small(request, "sysFlag") & _COMMIT:
+    if pull.flags & _COMMIT:
         commit(session, name, group, pull.queue_id, integer(request, "commitOffset", -1))
     if len(client.pulls) >= PULLS_PER_CONNECTION_MAX or house.holds.count >= PULLS_MAX:
         return Answer(ResponseCode.SYSTEM_BUSY, "too many pulls wait here already")
     house.holds.begin(pull)
     if isinstance(found, Wanted):
         pull.wanted = found.codes
-        _read(pull)
+        try:
+            _read(pull)
+        except Exception:
+            house.holds.end(pull)
+            raise
     else:
         pull.due_ns = house.clock.monotonic_ns() + PULL_SUBSCRIPTION_WAIT_NS
         house.holds.wait_for_heartbeat(pull)
@@ -174,8 +215,8 @@ def go_on(pull: Pull) -> None:
         else:
             client.house.holds.wait_for_heartbeat(pull)
     except Exception:
+        log.exception("%s: a pull has failed: internal error", client.peer)
         _answer(pull, failed("internal error"))
-        raise
 
 
 def expire(pull: Pull) -> None:
@@ -258,11 +299,12 @@ def _read_on(pull: Pull, reader: Reader) -> None:
     at = PULL_HEAD_SIZE_BYTES
     buffer = house.scratch
     count_left, size_left = pull.count_max, pull.size_max
+    begun = pull.next
     scan_left, scan_size_left = PULL_SCAN_RECORDS_MAX, PULL_SCAN_SIZE_BYTES_MAX
     while True:
         piece = reader.take(count_left if wanted is None else min(_SCAN_COUNT, scan_left), max(size_left, 1))
         if piece is None:
-            if reader.waiting and count_left == pull.count_max and pull.next == pull.offset:
+            if reader.waiting and pull.next == begun:
                 house.holds.wait_for_disk(pull)
                 return
             break
@@ -282,6 +324,9 @@ def _read_on(pull: Pull, reader: Reader) -> None:
             break
     if count_left < pull.count_max:
         _answer_found(pull, buffer, at)
+    elif pull.next == begun:
+        # A client that is told that there is nothing comes again at once, and for ever.
+        _answer(pull, failed(pull.log.failed or f"the message at offset {pull.next} cannot be read"))
     elif pull.due_ns and pull.next >= pull.log.readable:
         _hold(pull)
     else:
@@ -290,7 +335,7 @@ def _read_on(pull: Pull, reader: Reader) -> None:
 
 def _answer_found(pull: Pull, buffer: bytearray, end: int) -> None:
     client, log = pull.client, pull.log
-    encode_pull_head(
+    start = encode_found_head(
         buffer,
         0,
         opaque=pull.opaque,
@@ -300,10 +345,10 @@ def _answer_found(pull: Pull, buffer: bytearray, end: int) -> None:
         min_offset=log.start,
         max_offset=log.readable,
     )
-    client.said_size_bytes += end
+    client.said_size_bytes += end - start
     client.house.holds.end(pull)
     with memoryview(buffer) as view:
-        client.emit(Send(bytes(view[:end])))
+        client.emit(Send(bytes(view[start:end])))
 
 
 def _answer_empty(pull: Pull, code: int, remark: str, next_offset: int) -> None:

@@ -27,6 +27,7 @@ from polymq.wire.records import encode_message
 
 if TYPE_CHECKING:
     from polymq.core.ports import Ticket
+    from polymq.gateways.effects import Effect
     from polymq.gateways.rocketmq.answers import Handler
     from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.protocols.rocketmq.events import Request, Sends
@@ -35,6 +36,7 @@ __all__ = ["HANDLERS", "Sending", "Stored", "send_answer", "store", "take_run"]
 
 _NEW_TOPIC_QUEUES_MAX: Final = 8  # what the real broker gives at most because a producer asks for it
 _RECONSUME_TIMES_MAX: Final = 16  # of a group that says nothing about it
+_VERSION_OF_MAX: Final = 121
 # Bits of a header's size that say how it is written.
 _HEADER_SIZE_MASK: Final = 0xFFFFFF
 # A message that asks for one of these is not stored at once.
@@ -73,16 +75,17 @@ class Stored:
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-def take_run(client: RocketmqClient, sends: Sends) -> None:
+def take_run(client: RocketmqClient, sends: Sends, effects: list[Effect]) -> None:
     """Append a run of plain sends, and answer them."""
     house = client.house
+    publish = client.session.publish_run
     order, queues = by_queue(sends)
     for topic_index, queue_id, first, count in queues:
         topic = sends.topics[topic_index]
         records = encode_records(sends, order, first, count)
         name, made = house.topics.sent_to(topic)
         try:
-            ticket, partition, offset = client.session.publish_run(name, queue_id, records, count, origin=ORIGIN_ROCKETMQ, partitions=made)
+            ticket, partition, offset = publish(name, queue_id, records, count, origin=ORIGIN_ROCKETMQ, partitions=made)
         except Refusal as refusal:
             _refuse_run(client, sends, order[first : first + count], _send_refused(client, topic, queue_id, refusal))
             continue
@@ -92,7 +95,7 @@ def take_run(client: RocketmqClient, sends: Sends) -> None:
         end = encode_send_replies(buffer, 0, sends, order, first, count, place=place, first_offset=offset)
         with memoryview(buffer) as view:
             data = bytes(view[:end])
-        client.emit(SendAfter(ticket, data, partial(_run_failed, data)))
+        effects.append(SendAfter(ticket, data, partial(_run_failed, data)))
 
 
 def _refuse_run(client: RocketmqClient, sends: Sends, rows: memoryview, answer: Answer) -> None:
@@ -191,7 +194,8 @@ def read_sending(request: Request) -> Sending:
     ext = request.ext
     names = _LONG_NAMES if request.code == RequestCode.SEND_MESSAGE else _SHORT_NAMES
     properties_text = ext.get(names["properties"]) or ""
-    most = ext.get(names["max_reconsume"])
+    # Clients before 3.4.9 do not know what they say there.
+    most = ext.get(names["max_reconsume"]) if request.version >= _VERSION_OF_MAX else None
     return Sending(
         group=ext.get(names["group"]) or "",
         topic=required(request, names["topic"]),

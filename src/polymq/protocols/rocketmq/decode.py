@@ -19,7 +19,7 @@ from polymq.errors import RemoteProtocolError
 from polymq.protocols.rocketmq import events, header
 from polymq.protocols.rocketmq.checksums import CHECKSUM
 from polymq.protocols.rocketmq.codes import RequestCode
-from polymq.protocols.rocketmq.events import Request, Sends, Violation
+from polymq.protocols.rocketmq.events import Request, Violation
 from polymq.protocols.rocketmq.names import NOT_TO_BE_SENT_TO, group_of, is_valid_topic
 from polymq.protocols.rocketmq.rows import ROWS
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX, REQUESTS_PER_FEED_MAX, SENDS_PER_FEED_MAX, TOPICS_REMEMBERED_MAX
@@ -29,6 +29,7 @@ if not cython.compiled:
     from polymq.protocols.rocketmq.extras import Keeper
     from polymq.protocols.rocketmq.fields import Fields, is_utf8, unescape
     from polymq.protocols.rocketmq.rows import Rows
+    from polymq.protocols.rocketmq.sends import run_of
     from polymq.wire.inline import bytes_at, copy, equal_bytes, load_u32_be
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class Decoder:
         self._need = 0
         while self._need == 0 and not self._ended and self._used < _SENDS_MAX and len(events) < most:
             at = self._step(data, at, end)
-        self._flush()
+        self._flush(data)
         if self._ended:
             self._need, at = 1, end
         # Who is fed must not keep the view: its owner could not resize or release the buffer.
@@ -184,24 +185,28 @@ class Decoder:
         return at
 
     @cython.cfunc
-    def _end(self, reason: str) -> None:
-        self._flush()
+    def _end(self, data: cython.const[cython.uchar][::1], reason: str) -> None:
+        self._flush(data)
         self._events.append(Violation(reason))
         self._ended = True
 
     @cython.cfunc
-    def _flush(self) -> None:
+    def _flush(self, data: cython.const[cython.uchar][::1]) -> None:
         """Hand out the run that there is."""
+        rows: Rows = self._rows
         if self._used > self._first:
             self._events.append(
-                Sends(
+                run_of(
                     self._view,
-                    self._rows.numbers_view,
-                    self._rows.extras_view,
+                    rows.numbers_view,
+                    rows.extras_view,
                     self.topics,
-                    first=self._first,
-                    count=self._used - self._first,
-                    size_bytes=self._size_bytes,
+                    data,
+                    rows.numbers,
+                    rows.extras,
+                    self._first,
+                    self._used - self._first,
+                    self._size_bytes,
                 )
             )
             self._first = self._used
@@ -219,7 +224,7 @@ class Decoder:
             return at
         size = load_u32_be(data, at)
         if size < 4 or size + 4 > self._frame_size_max:
-            self._end(f"a frame of {size} bytes")
+            self._end(data, f"a frame of {size} bytes")
             return at
         if end - at < _PREFIX_SIZE:
             self._need = _PREFIX_SIZE
@@ -227,11 +232,11 @@ class Decoder:
         word = load_u32_be(data, at + 4)
         header_size = word & 0xFFFFFF
         if word >> 24 > 1:
-            self._end(f"a header of the unknown kind {word >> 24}")
+            self._end(data, f"a header of the unknown kind {word >> 24}")
         elif header_size > size - 4:
-            self._end("a header larger than its frame")
+            self._end(data, "a header larger than its frame")
         elif header_size > self._header_size_max:
-            self._end(f"a header of {header_size} bytes")
+            self._end(data, f"a header of {header_size} bytes")
         elif end - at < size + 4:
             self._need = size + 4
         else:
@@ -261,7 +266,7 @@ class Decoder:
             return
         if self._is_send() and self._send(data, data, body_at, end, binary):
             return
-        self._flush()
+        self._flush(data)
         self._events.append(
             Request(
                 fields.code,
@@ -297,14 +302,14 @@ class Decoder:
         try:
             read: Header = header.decode_binary(raw) if binary else header.decode_json(raw)
         except RemoteProtocolError as error:
-            self._end(error.reason)
+            self._end(data, error.reason)
             return
         if read.code in (_SEND_V2, _SEND):
             # Once more, in the form that is easy to scan: everything a send needs is in there.
             raw = header.encode_binary(read)
             if self._fields.scan_binary(raw, 0, len(raw)) and self._is_send() and self._send(raw, data, body_at, end, binary):
                 return
-        self._flush()
+        self._flush(data)
         body = bytes_at(data, body_at, end - body_at)
         self._events.append(Request(read.code, read.opaque, read.flag, read.ext, body, binary, read.remark, read.language, read.version))
 

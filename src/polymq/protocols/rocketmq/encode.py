@@ -14,15 +14,16 @@ import cython
 
 from polymq.protocols.rocketmq import events, header
 from polymq.protocols.rocketmq.codes import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_BINARY, VERSION, Language
+from polymq.protocols.rocketmq.sends import ORDERS
 from polymq.rocketmq_limits import PHYSICAL_OFFSET_BITS
 
 if not cython.compiled:
+    from polymq.protocols.rocketmq.sends import Orders, Sends
     from polymq.wire.inline import copy, store_u32_be
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from polymq.protocols.rocketmq.events import Sends
     from polymq.protocols.rocketmq.places import Place
 
 __all__ = [
@@ -32,13 +33,12 @@ __all__ = [
     "encode_found_head",
     "encode_frame",
     "encode_message_ids",
-    "encode_pull_head",
     "encode_request",
     "encode_response",
     "encode_send_replies",
 ]
 
-# What both kinds of the head of a pull's answer take, blanks included.
+# What both kinds of the head of a pull's answer take at most.
 PULL_HEAD_SIZE_BYTES: Final = 320
 # Region, id and numbers at their largest.
 SEND_REPLY_SIZE_BYTES_MAX: Final = 320
@@ -95,29 +95,6 @@ def encode_request(
     return encode_frame(header.encode_binary(head) if binary else header.encode_json(head), body, binary=binary)
 
 
-def encode_pull_head(
-    target: bytearray, at: int, *, opaque: int, binary: bool, body_size: int, next_offset: int, min_offset: int, max_offset: int
-) -> None:
-    """Write the head of the answer FOUND to a pull: so it can be written when the messages behind it are there.
-
-    Always PULL_HEAD_SIZE_BYTES: JSON has blanks at its end, and binary headers have them behind the remark, which nobody reads.
-    """
-    ext = {"suggestWhichBrokerId": "0", "nextBeginOffset": str(next_offset), "minOffset": str(min_offset), "maxOffset": str(max_offset)}
-    size = PULL_HEAD_SIZE_BYTES - _PREFIX.size
-    head = header.Header(0, opaque, FLAG_RESPONSE, ext, "FOUND", int(Language.PYTHON), VERSION)
-    if binary:
-        raw = header.encode_binary(head)
-        head.remark = "FOUND" + " " * (size - len(raw))
-        raw = header.encode_binary(head)
-    else:
-        raw = header.encode_json(head)
-        raw = raw[: len(raw) - 1] + b" " * (size - len(raw)) + b"}"
-    assert len(raw) == size
-    assert at + PULL_HEAD_SIZE_BYTES + body_size <= len(target)
-    _PREFIX.pack_into(target, at, 4 + size + body_size, (SERIALIZE_BINARY << 24 if binary else 0) | size)
-    target[at + _PREFIX.size : at + PULL_HEAD_SIZE_BYTES] = raw
-
-
 def encode_found_head(
     target: bytearray, at: int, *, opaque: int, binary: bool, body_size: int, next_offset: int, min_offset: int, max_offset: int
 ) -> int:
@@ -145,27 +122,21 @@ def encode_found_head(
 def by_queue(sends: Sends) -> tuple[memoryview, list[tuple[int, int, int, int]]]:
     """Sort a run by topic and queue, stably: the rows (int32) in their order, and (topic index, queue id, first, count) for each queue.
 
-    Cost: O(sends); next to nothing if all are for one queue.
+    The order may have more numbers than the run has rows. Cost: O(sends); next to nothing if all are for one queue.
     """
-    order = memoryview(array("i", bytes(4 * sends.count)))
-    return order, _sort(sends.rows, sends.first, sends.count, order)
-
-
-@cython.cfunc
-def _sort(
-    rows: cython.int[::1], first: cython.Py_ssize_t, count: cython.Py_ssize_t, order: cython.int[::1]
-) -> list[tuple[int, int, int, int]]:
-    """Do the work of `by_queue` on typed views."""
+    first: cython.Py_ssize_t = sends.first
+    count: cython.Py_ssize_t = sends.count
+    rows: cython.int[::1] = sends.numbers
     i: cython.Py_ssize_t
     row: cython.Py_ssize_t = _COLUMNS * first
     topic: cython.int = rows[row + _TOPIC]
     queue_id: cython.int = rows[row + _QUEUE_ID]
-    for i in range(count):
+    for i in range(1, count):
         row = _COLUMNS * (first + i)
         if rows[row + _TOPIC] != topic or rows[row + _QUEUE_ID] != queue_id:
-            return _sort_several(rows, first, count, order)
-        order[i] = first + i
-    return [(topic, queue_id, 0, count)]
+            order = memoryview(array("i", bytes(4 * count)))
+            return order, _sort_several(rows, first, count, order)
+    return (ORDERS.view[first:] if first else ORDERS.view), [(topic, queue_id, 0, count)]
 
 
 @cython.cfunc
@@ -203,6 +174,26 @@ def _sort_several(
     return groups
 
 
+@cython.final
+@cython.cclass
+class _Parts:
+    """What answers are made of, as C reads it: to look at a buffer from Python takes 0.1 µs."""
+
+    digits: cython.const[cython.uchar][::1]
+    json_offset: cython.const[cython.uchar][::1]
+    json_opaque: cython.const[cython.uchar][::1]
+    json_end: cython.const[cython.uchar][::1]
+    json_end_size: cython.Py_ssize_t
+    binary_offset: cython.const[cython.uchar][::1]
+
+    def __init__(self) -> None:
+        self.digits, self.json_offset, self.json_opaque, self.json_end = _HEX, _JSON_OFFSET, _JSON_OPAQUE, _JSON_END
+        self.json_end_size, self.binary_offset = len(_JSON_END), _BINARY_OFFSET
+
+
+_PARTS: Final = _Parts()
+
+
 def encode_send_replies(
     target: bytearray, at: int, sends: Sends, order: memoryview, first: int, count: int, *, place: Place, first_offset: int
 ) -> int:
@@ -212,10 +203,11 @@ def encode_send_replies(
     Limits:  SEND_REPLY_SIZE_BYTES_MAX of room for each.
     """
     assert at >= 0
-    assert 0 <= first <= first + count <= len(order)
+    assert 0 <= first <= first + count <= min(len(order), sends.count)
     assert 0 <= first_offset
     assert len(target) - at >= count * SEND_REPLY_SIZE_BYTES_MAX
-    return _reply(target, at, sends.rows, order, first, count, place.json_head, place.binary_head, place.partition_number, first_offset)
+    orders: Orders = ORDERS
+    return _reply(target, at, sends.numbers, orders.numbers_of(order), first, count, place, place.partition_number, first_offset)
 
 
 @cython.cfunc
@@ -227,8 +219,7 @@ def _reply(
     order: cython.int[::1],
     first: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
-    json_head: cython.const[cython.uchar][::1],
-    binary_head: cython.const[cython.uchar][::1],
+    place: Place,
     partition_number: cython.longlong,
     offset: cython.longlong,
 ) -> cython.Py_ssize_t:
@@ -237,14 +228,11 @@ def _reply(
     row: cython.Py_ssize_t
     start: cython.Py_ssize_t
     physical: cython.longlong
-    json_size: cython.Py_ssize_t = len(json_head)
-    binary_size: cython.Py_ssize_t = len(binary_head)
-    digits: cython.const[cython.uchar][::1] = _HEX
-    json_offset: cython.const[cython.uchar][::1] = _JSON_OFFSET
-    json_opaque: cython.const[cython.uchar][::1] = _JSON_OPAQUE
-    json_end: cython.const[cython.uchar][::1] = _JSON_END
-    binary_offset: cython.const[cython.uchar][::1] = _BINARY_OFFSET
-    json_end_size: cython.Py_ssize_t = len(_JSON_END)
+    json_head: cython.const[cython.uchar][::1]
+    binary_head: cython.const[cython.uchar][::1]
+    json_size: cython.Py_ssize_t = 0
+    binary_size: cython.Py_ssize_t = 0
+    parts: _Parts = _PARTS
     for i in range(first, first + count):
         row = _COLUMNS * order[i]
         physical = partition_number << _LOW_BITS | offset & _LOW_MASK
@@ -252,10 +240,13 @@ def _reply(
             start = at
             at += 8
             if rows[row + 1] & _BINARY:
+                if binary_size == 0:
+                    binary_head = place.binary_head
+                    binary_size = len(binary_head)
                 copy(target, at, binary_head, 0, binary_size)
                 store_u32_be(target, at + _OPAQUE_AT, cython.cast(cython.uint, rows[row] & 0xFFFFFFFF))
-                at = _write_hex(target, at + binary_size, digits, physical)
-                copy(target, at, binary_offset, 0, 13)
+                at = _write_hex(target, at + binary_size, parts.digits, physical)
+                copy(target, at, parts.binary_offset, 0, 13)
                 at += 17
                 row = _write_number(target, at, offset)
                 store_u32_be(target, at - 4, cython.cast(cython.uint, row - at))
@@ -263,18 +254,21 @@ def _reply(
                 store_u32_be(target, start + 8 + _FIELDS_SIZE_AT, cython.cast(cython.uint, at - start - 12 - _FIELDS_SIZE_AT))
                 store_u32_be(target, start + 4, _BINARY_MARK | cython.cast(cython.uint, at - start - 8))
             else:
+                if json_size == 0:
+                    json_head = place.json_head
+                    json_size = len(json_head)
                 copy(target, at, json_head, 0, json_size)
-                at = _write_hex(target, at + json_size, digits, physical)
-                copy(target, at, json_offset, 0, 17)
+                at = _write_hex(target, at + json_size, parts.digits, physical)
+                copy(target, at, parts.json_offset, 0, 17)
                 at = _write_number(target, at + 17, offset)
-                copy(target, at, json_opaque, 0, 41)
+                copy(target, at, parts.json_opaque, 0, 41)
                 at += 41
                 if rows[row] < 0:
                     target[at] = 45
                     at += 1
                 at = _write_number(target, at, _size_of(rows[row]))
-                copy(target, at, json_end, 0, json_end_size)
-                at += json_end_size
+                copy(target, at, parts.json_end, 0, parts.json_end_size)
+                at += parts.json_end_size
                 store_u32_be(target, start + 4, cython.cast(cython.uint, at - start - 8))
             store_u32_be(target, start, cython.cast(cython.uint, at - start - 4))
         offset += 1

@@ -120,6 +120,11 @@ def test_where_a_topic_is_may_be_asked_by_everybody() -> None:
     story = Story()
     assert story.admit(RequestCode.GET_ROUTEINFO_BY_TOPIC, key="", topic="t") is None
     assert story.client.session.principal is STRANGER
+    for wrong in ({"key": "other-key"}, {"tamper": True}):
+        assert story.admit(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t", **wrong) is None
+        assert story.client.session.principal is STRANGER
+    assert story.admit(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t") is None
+    assert story.client.session.principal.name == "plain-key"
     assert story.admit(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, key="") is not None
 
 

@@ -264,3 +264,60 @@ def test_the_time_of_a_pull_counts_from_when_it_came(world: World, talk: Talk) -
     world.wait(3)
     assert len(talk.hear()) == 1
     assert world.clock.now_ns - begun >= 3000 * MS
+
+
+@pytest.mark.parametrize("field", ["queueId", "queueOffset", "maxMsgNums", "sysFlag", "maxMsgBytes", "suspendTimeoutMillis", "subVersion"])
+def test_numbers_that_are_none_are_named(talk: Talk, field: str) -> None:
+    talk.put("T")
+    for text in ("x", "9" * 19, "-" + "9" * 30, "9" * 5000):
+        answer = talk.pull("T", 0, **{field: text})
+        assert answer is not None
+        assert (answer.code, f"<{field}>" in (answer.remark or "")) == (1, True)
+    if field in {"queueId", "queueOffset", "maxMsgNums", "sysFlag"}:
+        talk.send(
+            talk.frame(
+                RequestCode.PULL_MESSAGE,
+                {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 0} | {field: ""},
+            )
+        )
+        (answer,) = talk.hear()
+        assert answer.code == 1
+
+
+def test_an_offset_far_below_zero_is_moved(talk: Talk) -> None:
+    talk.put("T")
+    answer = talk.pull("T", -(1 << 62))
+    assert answer is not None
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (21, "0")
+
+
+def test_what_cannot_be_read_is_an_error_and_not_an_empty_queue(world: World, talk: Talk) -> None:
+    talk.put("T")
+    world.log("T").failed = "damaged"
+    answer = talk.pull("T")
+    assert answer is not None
+    assert (answer.code, answer.remark) == (1, "damaged")
+    assert not talk.client.pulls
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_bug_of_ours_ends_a_pull_and_nothing_else(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch, *, held: bool) -> None:
+    talk.put("T")
+    if held:
+        assert talk.pull("T", 1) is None
+
+    def fail(*_args: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("polymq.gateways.rocketmq.pulls.encode_stored", fail)
+    if held:
+        world.connect().put("T")
+        (answer,) = talk.hear()
+    else:
+        found = talk.pull("T")
+        assert found is not None
+        answer = found
+    assert (answer.code, answer.remark) == (1, "internal error")
+    assert world.house.holds.count == 0
+    monkeypatch.undo()
+    assert len(bodies(talk.pull("T"))) == 1 + held

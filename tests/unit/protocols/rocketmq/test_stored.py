@@ -155,7 +155,8 @@ def expected(message: Message, offset: int) -> StoredMessage:
 
 def stored_message(*facts: Any) -> StoredMessage:
     """Make one that is where PLACE says."""
-    return StoredMessage(*facts, b"\x0a\0\0\2", 20911)
+    all_facts: tuple[Any, ...] = (*facts, b"\x0a\0\0\2", 20911)
+    return StoredMessage(*all_facts)
 
 
 def is_native(data: bytes) -> bool:
