@@ -44,6 +44,7 @@ LOGBACK = """<configuration>
 LOGBACK_NAMES = ("logback_namesrv.xml", "logback_broker.xml", "rmq.namesrv.logback.xml", "rmq.broker.logback.xml")
 POLL_S = 0.002
 PATIENCE_S = 60.0
+RESUMED_S = 0.5
 
 _topics = itertools.count()
 
@@ -143,6 +144,24 @@ class RocketmqServer(ServerProcess):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(POLL_S)
+
+    def pause(self) -> None:
+        super().pause()
+        if self.nameserver is not None:
+            self.nameserver.pause()
+
+    def resume(self) -> None:
+        """Go on, and wait until a broker is known again: a nameserver forgets one that has been silent for two minutes."""
+        if self.nameserver is not None:
+            self.nameserver.resume()
+        super().resume()
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.accepts():
+            if time.monotonic() > deadline:
+                raise MissingServerError(f"{self.kind} does not go on after a pause")
+            time.sleep(POLL_S)
+        # What was due meanwhile is done first.
+        time.sleep(RESUMED_S)
 
     def kill(self) -> None:
         super().kill()

@@ -7,6 +7,7 @@ from typing import Final
 from polymq.limits import BATCH_SIZE_BYTES_MAX, MESSAGE_SIZE_BYTES_MAX, OFFSET_BITS, PARTITION_BITS, PENDING_INPUT_SIZE_BYTES_MAX
 
 __all__ = [
+    "ASKED_PER_CONNECTION_MAX",
     "CLIENT_ID_SIZE_MAX",
     "COLD_PULLS_MAX",
     "COLD_READERS_MAX",
@@ -153,6 +154,8 @@ YOUNG_QUEUE_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 PLACES_REMEMBERED_MAX: Final = 16_384
 # The queues that one connection sends to.
 PLACES_PER_CONNECTION_MAX: Final = 1024
+# Replies that a client has been handed and has not confirmed: it does so at once, or never.
+ASKED_PER_CONNECTION_MAX: Final = 4096
 # A consumer holds one pull for each queue that it has: 1,000 topics of four queues are 4,000. Each is 700 bytes here.
 PULLS_PER_CONNECTION_MAX: Final = 8192
 PULLS_MAX: Final = 65_536

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,6 @@ from tests.interop.rocketmq_fake import CREATE, PULL, ROUTE, SEND, Answer, Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 class Sleeper(ServerProcess):
@@ -29,6 +30,15 @@ class Sleeper(ServerProcess):
         return self.process is not None
 
 
+def state_of(server: ServerProcess) -> str:
+    """S: it sleeps, T: it is paused."""
+    deadline = time.monotonic() + 10
+    while True:
+        state = Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        if state in "ST" or time.monotonic() > deadline:
+            return state
+
+
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
     return Setup(tmp_path, 1, tmp_path, [])
@@ -39,6 +49,9 @@ def test_a_server_that_is_kept_is_the_same_until_it_is_dropped_or_has_ended(setu
         first = kept.get("one", lambda: Sleeper("one", setup))
         assert kept.get("one", lambda: Sleeper("one", setup)) is first
         other = kept.get("two", lambda: Sleeper("two", setup))
+        assert [state_of(first), state_of(other)] == ["T", "S"]
+        assert kept.get("one", lambda: Sleeper("one", setup)) is first
+        assert [state_of(first), state_of(other)] == ["S", "T"]
         kept.drop_others("two")
         assert (first.is_running, other.is_running) == (False, True)
         assert not first.data.exists()

@@ -94,9 +94,9 @@ def required(request: Request, name: str) -> str:
 
 
 def integer(request: Request, name: str, default: int | None = None) -> int:
-    """Give a field as a number of 64 bits; without a default it must be there. Raises RequestProblem."""
+    """Give a field as a number of 64 bits; without a default it must be there, and one that is there must be a number. Raises RequestProblem."""
     value = request.ext.get(name)
-    if value is None or not value:
+    if value is None:
         if default is None:
             raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is null")
         return default

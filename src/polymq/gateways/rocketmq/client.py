@@ -10,7 +10,7 @@ import ipaddress
 import logging
 from collections import OrderedDict
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.views import PeerView
@@ -27,7 +27,7 @@ from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request, encode_response
 from polymq.protocols.rocketmq.events import Request, Sends
 from polymq.protocols.rocketmq.extras import Keeper
-from polymq.rocketmq_limits import PLACES_PER_CONNECTION_MAX, READERS_PER_CONNECTION_MAX
+from polymq.rocketmq_limits import ASKED_PER_CONNECTION_MAX, PLACES_PER_CONNECTION_MAX, READERS_PER_CONNECTION_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,6 +47,8 @@ __all__ = ["RocketmqClient"]
 # Two of them without a word, and a connection is given up: 120 s, as the real broker does.
 _IDLE_NS: Final = 60_000_000_000
 _LOCALHOST: Final = b"\x7f\0\0\1"
+# Times of pulls that have been answered are forgotten when there are so many, and as many as others.
+_DUE_SPARE: Final = 64
 _OPAQUE_MASK: Final = 0x7FFFFFFF
 
 log = logging.getLogger(__name__)
@@ -94,6 +96,7 @@ class RocketmqClient(BaseGateway):
         self._blocked = False
         self._closing = False
         self._opaque = 0
+        self._asked: dict[int, Callable[[Request | None], None]] = {}
         house.clients[self] = None
         self.session.describe(PeerView(protocol="rocketmq", remote_address=peer.address, connected_at_ns=house.clock.wall_ns()))
 
@@ -133,6 +136,9 @@ class RocketmqClient(BaseGateway):
     def _carry_out(self, request: Request) -> None:
         """Find who takes care of a request, and answer it, unless that comes later."""
         if request.response:
+            then = self._asked.pop(request.opaque, None)
+            if then is not None:
+                then(request)
             return
         house = self.house
         try:
@@ -197,6 +203,15 @@ class RocketmqClient(BaseGateway):
         self._opaque = (self._opaque + 1) & _OPAQUE_MASK
         self.emit(Send(encode_request(code, self._opaque, ext=ext, body=body, oneway=True)))
 
+    def ask(self, code: int, ext: Mapping[str, str], body: bytes, then: Callable[[Request | None], None]) -> bool:
+        """Ask the client something: `then` gets its answer, or None if it goes without one. False: too much has not been answered."""
+        if len(self._asked) >= ASKED_PER_CONNECTION_MAX:
+            return False
+        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
+        self._asked[self._opaque] = then
+        self.emit(Send(encode_request(code, self._opaque, ext=ext, body=body)))
+        return True
+
     def want_writable(self) -> None:
         """Have `writable` called when what waits has been written."""
         self.emit(WantWritable())
@@ -249,6 +264,10 @@ class RocketmqClient(BaseGateway):
 
     def wait_until(self, due_ns: int, pull: Pull) -> None:
         """Have a pull answered at this time at the latest."""
+        if len(self._due) > 2 * len(self.pulls) + _DUE_SPARE:
+            # Most of them have been answered before their time.
+            self._due = [entry for entry in self._due if entry[2] in self.pulls]
+            heapify(self._due)
         self._due_count += 1
         heappush(self._due, (due_ns, self._due_count, pull))
         if self._due_ns is None or due_ns < self._due_ns:
@@ -293,6 +312,9 @@ class RocketmqClient(BaseGateway):
         self._readers.clear()
         self._due.clear()
         self._pending.clear()
+        asked, self._asked = self._asked, {}
+        for then in asked.values():
+            then(None)
         house.members.departed(self)
         self.session.close()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from polymq.gateways.rocketmq import heartbeats, locks, nameserver, offsets, pulls, queries, returns, sends, topics
+from polymq.gateways.rocketmq import heartbeats, locks, nameserver, offsets, pulls, queries, replies, returns, sends, topics
 
 if TYPE_CHECKING:
     from polymq.gateways.rocketmq.answers import Handler
 
 __all__ = ["HANDLERS"]
 
-_MODULES: Final = (sends, pulls, offsets, topics, queries, heartbeats, locks, returns, nameserver)
+_MODULES: Final = (sends, pulls, offsets, topics, queries, heartbeats, locks, returns, nameserver, replies)
 
 HANDLERS: Final[dict[int, Handler]] = {code: handler for module in _MODULES for code, handler in module.HANDLERS.items()}
 

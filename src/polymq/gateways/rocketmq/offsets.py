@@ -44,32 +44,39 @@ def commit(session: Session, topic: str, group: str, queue_id: int, offset: int)
 
 
 def _update(client: RocketmqClient, request: Request) -> Answer:
-    group, topic = required(request, "consumerGroup"), required(request, "topic")
+    """Note where a group goes on. What can be of no group or of no queue is of no interest, and no error."""
+    group, name = request.ext.get("consumerGroup", ""), _core_name(client, request)
     queue_id, offset = small(request, "queueId"), integer(request, "commitOffset")
-    if commit(client.session, client.house.topics.core_name(topic), group, queue_id, offset):
-        return Answer(ticket=client.session.journaled())
-    return Answer()
+    if name is None or queue_id < 0 or not commit(client.session, name, group, queue_id, offset):
+        return Answer()
+    return Answer(ticket=client.session.journaled())
+
+
+def _core_name(client: RocketmqClient, request: Request) -> str | None:
+    """Name the topic that a request is about; None if there can be none of that name."""
+    try:
+        return client.house.topics.core_name(request.ext.get("topic", ""))
+    except RequestProblem:
+        return None
 
 
 def _query(client: RocketmqClient, request: Request) -> Answer:
     """Say what a group has committed. Without that it is 0 as long as the queue is young, as the real broker has it."""
-    group, topic = required(request, "consumerGroup"), required(request, "topic")
-    queue_id = small(request, "queueId")
-    name, session = client.house.topics.core_name(topic), client.session
+    group, name = request.ext.get("consumerGroup", ""), _core_name(client, request)
+    queue_id, session = small(request, "queueId"), client.session
     offset = NOT_COMMITTED
-    log: Log | None
+    log: Log | None = None
     try:
-        if group:
-            offset = session.cursor(name, group, queue_id)
-        log = session.log_for(name, group, queue_id)
+        if name is not None:
+            log = session.log_for(name, group, queue_id)
+            offset = session.cursor(name, group, queue_id) if group else NOT_COMMITTED
     except Refusal as refusal:
         if refusal.code is not RefusalCode.TOPIC_NOT_FOUND:
             raise
-        log = None
     if offset == NOT_COMMITTED:
         # What is not there yet is as young as can be.
         young = log is None or (log.start == 0 and log.size_bytes <= YOUNG_QUEUE_SIZE_BYTES_MAX)
-        if not group or not young or request.ext.get("setZeroIfNotFound", "").lower() == "false":
+        if not young or request.ext.get("setZeroIfNotFound", "").lower() == "false":
             return Answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND)
         offset = 0
     return Answer(ext={"offset": str(offset)})
@@ -77,11 +84,10 @@ def _query(client: RocketmqClient, request: Request) -> Answer:
 
 def _log(client: RocketmqClient, request: Request) -> Log | None:
     """Give the queue that a request is about, to whoever may read it; None: it is not there, which is no error. Raises Refusal."""
-    topic, queue_id = required(request, "topic"), small(request, "queueId")
+    required(request, "topic")
+    name, queue_id = _core_name(client, request), small(request, "queueId")
     try:
-        return client.session.log(client.house.topics.core_name(topic), queue_id)
-    except RequestProblem:
-        return None
+        return None if name is None else client.session.log(name, queue_id)
     except Refusal as refusal:
         if refusal.code is not RefusalCode.TOPIC_NOT_FOUND:
             raise

@@ -62,6 +62,7 @@ class Pull:
     __slots__ = (
         "binary",
         "client",
+        "commit_offset",
         "count_max",
         "due_ns",
         "expression",
@@ -94,7 +95,9 @@ class Pull:
         numbers = _numbers(request.ext)
         if numbers is None:  # something is wrong, or unusual: what it is, in words
             numbers = _numbers_one_by_one(request)
-        self.queue_id, self.offset, count_max, self.flags, size_max, suspend_ms, self.version = numbers
+        self.queue_id, self.offset, count_max, self.flags, size_max, suspend_ms, self.version, self.commit_offset = numbers
+        if count_max < 0:
+            raise RequestProblem(ResponseCode.SYSTEM_ERROR, "the custom field <maxMsgNums> is negative")
         self.next = self.offset
         self.count_max = min(max(count_max, 1), MESSAGE_COUNT_PER_PULL_MAX)
         self.size_max = min(size_max, PULL_SIZE_BYTES_MAX) if size_max > 0 else PULL_SIZE_BYTES_MAX
@@ -113,20 +116,21 @@ class Pull:
         self.spot: Place
 
 
-_Numbers = tuple[int, int, int, int, int, int, int]
+_Numbers = tuple[int, int, int, int, int, int, int, int]
 
 
 def _numbers(ext: dict[str, str]) -> _Numbers | None:
-    """Read what a pull says in numbers, if nothing is wrong with them: queue, offset, messages, flags, bytes, time to wait, version."""
+    """Read what a pull says in numbers, if nothing is wrong with them: queue, offset, messages, flags, bytes, time to wait, version, commit."""
     try:
         found = (
             int(ext["queueId"]),
             int(ext["queueOffset"]),
             int(ext["maxMsgNums"]),
             int(ext["sysFlag"]),
-            int(ext.get("maxMsgBytes") or 0),
-            int(ext.get("suspendTimeoutMillis") or 0),
-            int(ext.get("subVersion") or 0),
+            int(ext.get("maxMsgBytes", 0)),
+            int(ext.get("suspendTimeoutMillis", 0)),
+            int(ext.get("subVersion", 0)),
+            int(ext.get("commitOffset", -1)),
         )
     except (KeyError, ValueError):
         return None
@@ -143,6 +147,7 @@ def _numbers_one_by_one(request: Request) -> _Numbers:
         small(request, "maxMsgBytes", 0),
         integer(request, "suspendTimeoutMillis", 0),
         integer(request, "subVersion", 0),
+        integer(request, "commitOffset", -1),
     )
 
 
@@ -171,7 +176,7 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     if isinstance(found, Answer):
         return found
     if pull.flags & _COMMIT:
-        commit(session, name, group, pull.queue_id, integer(request, "commitOffset", -1))
+        commit(session, name, group, pull.queue_id, pull.commit_offset)
     if len(client.pulls) >= PULLS_PER_CONNECTION_MAX or house.holds.count >= PULLS_MAX:
         return Answer(ResponseCode.SYSTEM_BUSY, "too many pulls wait here already")
     house.holds.begin(pull)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode, StoreFailed
-from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, failed, integer, required, truth
+from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, failed, integer, small, truth
 from polymq.gateways.rocketmq.filters import check_filter
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import offset_at, parse_physical_offset, physical_offset
-from polymq.protocols.rocketmq.names import to_topic
+from polymq.protocols.rocketmq.names import is_valid_topic, to_topic
 from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, encode_stored_message, read_extra
 from polymq.rocketmq_limits import (
     QUERY_ANSWER_SIZE_BYTES_MAX,
@@ -165,7 +165,7 @@ class _Query:
         self._request = request
         self._topic = topic
         self._scans = scans
-        self._key = required(request, "key")
+        self._key = request.ext["key"]
         self._raw_key = self._key.encode("utf-8", "replace")
         self._unique = truth(request, "_UNIQUE_KEY_QUERY")
         self._left = min(max(integer(request, "maxNum"), 1), QUERY_MESSAGES_MAX)
@@ -244,13 +244,17 @@ class _Query:
 
 def _query(client: RocketmqClient, request: Request) -> Answer | None:
     """Look for messages that have a key, in a time range."""
-    topic = required(request, "topic")
+    topic, key, most = request.ext.get("topic", ""), request.ext.get("key", ""), small(request, "maxNum")
+    if most < 0:
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, "the custom field <maxNum> is negative")
+    if not key or not most or not is_valid_topic(topic):
+        return Answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, _NO_INDEX)
     name = client.house.topics.core_name(topic)
     begin_ns = min(max(integer(request, "beginTimestamp"), 0), _TIME_MS_MAX) * _NS_PER_MS
     end_ns = (min(max(integer(request, "endTimestamp"), 0), _TIME_MS_MAX) + 1) * _NS_PER_MS - 1
     session = client.session
     scans = [_Scan(index, session.log(name, index), begin_ns, end_ns) for index in range(client.house.topics.queues(session, topic) or 0)]
-    if not scans or not required(request, "key") or integer(request, "maxNum") <= 0:
+    if not scans:
         return Answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, _NO_INDEX)
     return None if client.house.jobs.begin(_Query(client, request, topic, scans)) else Answer(ResponseCode.SYSTEM_BUSY, TOO_MANY)
 

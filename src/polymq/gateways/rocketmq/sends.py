@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal, RefusalCode, RemoteProtocolError
 from polymq.gateways.effects import Send, SendAfter
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, integer, refused, required, small, truth
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, integer, refused, small, truth
 from polymq.gateways.rocketmq.topics import no_topic
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.batch_records import encode_batch_records
@@ -32,7 +32,19 @@ if TYPE_CHECKING:
     from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.protocols.rocketmq.events import Request, Sends
 
-__all__ = ["HANDLERS", "Sending", "Stored", "send_answer", "store", "take_run"]
+__all__ = [
+    "HANDLERS",
+    "Sending",
+    "Stored",
+    "extra_of",
+    "read_sending",
+    "region",
+    "send_answer",
+    "store",
+    "stored_properties",
+    "take_run",
+    "too_large",
+]
 
 _NEW_TOPIC_QUEUES_MAX: Final = 8  # what the real broker gives at most because a producer asks for it
 _RECONSUME_TIMES_MAX: Final = 16  # of a group that says nothing about it
@@ -104,7 +116,7 @@ def _refuse_run(client: RocketmqClient, sends: Sends, rows: memoryview, answer: 
         if not flags & ONEWAY:
             binary = bool(flags & BINARY)
             opaque = sends.number(row, OPAQUE)
-            client.emit(Send(encode_response(answer.code, opaque, remark=answer.remark, ext=_region(client), binary=binary)))
+            client.emit(Send(encode_response(answer.code, opaque, remark=answer.remark, ext=region(client), binary=binary)))
 
 
 def _run_failed(replies: bytes, reason: str) -> bytes:
@@ -122,7 +134,7 @@ def _run_failed(replies: bytes, reason: str) -> bytes:
     return b"".join(failures)
 
 
-def _region(client: RocketmqClient) -> dict[str, str]:
+def region(client: RocketmqClient) -> dict[str, str]:
     """Give the fields that every answer to a send has."""
     return {"MSG_REGION": client.house.settings.region, "TRACE_ON": "true"}
 
@@ -145,14 +157,15 @@ def _send_refused(client: RocketmqClient, topic: str, queue_id: int, refusal: Re
 
 def _send(client: RocketmqClient, request: Request) -> Answer | None:
     """Take a message that is more than an append, or whose fields are not as they should be. What goes wrong says where it went wrong."""
+    sending = read_sending(request)
     try:
-        answer = _take(client, read_sending(request))
+        answer = _take(client, sending)
     except RequestProblem as problem:
         answer = problem.answer
     except Refusal as refusal:
         answer = refused(refusal)
     if answer is not None and not answer.ext:
-        answer.ext = _region(client)
+        answer.ext = region(client)
     return answer
 
 
@@ -162,14 +175,14 @@ def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
     if problem is not None:
         return Answer(ResponseCode.NO_PERMISSION, problem)
     if len(sending.body) > client.house.settings.body_size_bytes_max or len(sending.properties) > PROPERTIES_SIZE_BYTES_MAX:
-        return _too_large(client)
+        return too_large(client)
     if sending.sysflag & SysFlag.TRANSACTION_ROLLBACK == SysFlag.TRANSACTION_PREPARED or (
         properties.get(sending.properties, properties.TRANSACTION_PREPARED) == "true"
     ):
         return Answer(ResponseCode.NO_PERMISSION, "transaction messages are not supported here")
     later = any(properties.get(sending.properties, name) is not None for name in _LATER)
     if sending.batch:
-        return _illegal("a batch cannot be for later") if later else _send_batch(client, sending)
+        return too_large(client) if later else _send_batch(client, sending)
     sending = _redirected(sending)
     if later and not is_dead_letter_topic(sending.topic):
         _check_queue(client, sending)
@@ -179,7 +192,8 @@ def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
     return send_answer(client, store(client, sending), sending)
 
 
-def _too_large(client: RocketmqClient) -> Answer:
+def too_large(client: RocketmqClient) -> Answer:
+    """Say that a message, or its properties, take more than they may."""
     most = client.house.settings.body_size_bytes_max
     said = f"msg body length limit {most}B, msg properties length limit 32KB."
     return _illegal(f"maybe msg body or properties length not matched. {said}")
@@ -192,19 +206,19 @@ def _illegal(words: str) -> Answer:
 def read_sending(request: Request) -> Sending:
     """Read the fields of a send, by either kind of names. Raises RequestProblem."""
     ext = request.ext
-    names = _LONG_NAMES if request.code == RequestCode.SEND_MESSAGE else _SHORT_NAMES
+    names = _LONG_NAMES if request.code in _NAMED_LONG else _SHORT_NAMES
     properties_text = ext.get(names["properties"]) or ""
     # Clients before 3.4.9 do not know what they say there.
     most = ext.get(names["max_reconsume"]) if request.version >= _VERSION_OF_MAX else None
     return Sending(
         group=ext.get(names["group"]) or "",
-        topic=required(request, names["topic"]),
+        topic=ext.get(names["topic"]) or "",
         queue_id=small(request, names["queue_id"]),
         body=request.body,
         properties=properties_text.encode("utf-8", "replace"),
-        sysflag=small(request, names["sys_flag"], 0),
-        flag=small(request, names["flag"], 0),
-        born_ms=integer(request, names["born_ms"], 0),
+        sysflag=small(request, names["sys_flag"]),
+        flag=small(request, names["flag"]),
+        born_ms=integer(request, names["born_ms"]),
         reconsume=small(request, names["reconsume_times"], 0),
         max_reconsume=small(request, names["max_reconsume"]) if most else None,
         default_queues=small(request, names["default_queues"], 0),
@@ -212,6 +226,7 @@ def read_sending(request: Request) -> Sending:
     )
 
 
+_NAMED_LONG: Final = frozenset({int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY_MESSAGE)})
 _SHORT_NAMES: Final = {
     "group": "a",
     "topic": "b",
@@ -299,7 +314,7 @@ def store(client: RocketmqClient, sending: Sending) -> Stored:
     """Append one message. Raises Refusal, RequestProblem."""
     raw = stored_properties(client, sending.properties)
     if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
-        answer = _too_large(client)
+        answer = too_large(client)
         raise RequestProblem(answer.code, answer.remark or "")
     record = encode_message(make_message(sending.body, extra_of(client, sending, raw)))
     return _append(client, sending, memoryview(record), 1)
@@ -324,8 +339,6 @@ def _append(client: RocketmqClient, sending: Sending, records: memoryview, count
 
 def _send_batch(client: RocketmqClient, sending: Sending) -> Answer:
     """Append messages that were sent together: all or none, one behind the other."""
-    if is_retry_topic(sending.topic):
-        return _illegal(f"batch request does not support retry group {sending.topic}")
     sys_flag = extra_of(client, sending, b"").sys_flag
     try:
         records, count = encode_batch_records(

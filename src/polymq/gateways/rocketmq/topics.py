@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, integer, required
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, required, small
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.header import dump_json
 from polymq.protocols.rocketmq.names import group_of, is_system_topic, to_core, topic_problem
@@ -92,14 +92,22 @@ def no_topic(topic: str) -> Answer:
     return Answer(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
 
 
+def _is_reserved(client: RocketmqClient, topic: str) -> bool:
+    """Say whether a topic is the broker's own, which it has for its own name and its cluster's as well."""
+    return is_system_topic(topic) or topic in {client.house.facts.cluster, client.house.facts.broker_name}
+
+
 def _change(client: RocketmqClient, request: Request) -> Answer:
     """Make a topic, or give one more queues. None are taken away, and whatever else is asked for is as it is."""
-    topic = required(request, "topic")
+    topic, kind = request.ext.get("topic", ""), request.ext.get("topicFilterType", "null")
     topics, session = client.house.topics, client.session
     name = topics.core_name(topic)
-    if is_system_topic(topic):
+    if _is_reserved(client, topic):
         return failed(f"The topic[{topic}] is conflict with system topic.")
-    wanted = max(integer(request, "readQueueNums"), integer(request, "writeQueueNums"))
+    if kind not in {"SINGLE_TAG", "MULTI_TAG"}:
+        return failed(f"topicFilterType = [{kind}] value invalid")
+    small(request, "perm")
+    wanted = max(small(request, "readQueueNums"), small(request, "writeQueueNums"))
     if not 0 < wanted <= QUEUES_PER_TOPIC_MAX:
         return failed(f"a topic has 1 to {QUEUES_PER_TOPIC_MAX} queues")
     session.create_topic(name, partitions=wanted)
@@ -113,7 +121,7 @@ def _change(client: RocketmqClient, request: Request) -> Answer:
 
 def _delete(client: RocketmqClient, request: Request) -> Answer:
     topic = required(request, "topic")
-    if is_system_topic(topic):
+    if _is_reserved(client, topic):
         return failed(f"The topic[{topic}] is conflict with system topic.")
     try:
         client.session.delete_topic(client.house.topics.core_name(topic))

@@ -120,3 +120,16 @@ def test_answers_wait_for_room(world: World, talk: Talk, monkeypatch: pytest.Mon
         world.turn()
     assert len([bodies(answer) for answer in talk.hear()]) == 10
     assert not talk.client.pulls
+
+
+def test_the_times_of_answered_pulls_are_forgotten(world: World, talk: Talk) -> None:
+    other = world.connect()
+    other.put("T")
+    for offset in range(1, 300):
+        assert talk.pull("T", offset) is None
+        other.put("T")
+        assert len(talk.hear()) == 1
+    assert len(talk.client._due) < 100
+    assert talk.pull("T", 300, suspendTimeoutMillis=1000) is None
+    world.wait(1.1)
+    assert len(talk.hear()) == 1

@@ -23,7 +23,15 @@ def talk(world: World) -> Talk:
 
 
 def change(talk: Talk, topic: str, queues: int, **more: object) -> int:
-    ext = {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6, "topicSysFlag": 0}
+    ext: dict[str, object] = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": queues,
+        "writeQueueNums": queues,
+        "perm": 6,
+        "topicSysFlag": 0,
+    }
+    ext["topicFilterType"] = "SINGLE_TAG"
     return talk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext | more).code
 
 
@@ -42,6 +50,17 @@ def test_topics_are_made_and_get_more_queues_but_never_fewer(world: World, talk:
 def test_what_cannot_be_made(world: World, talk: Talk, topic: str, queues: int) -> None:
     assert change(talk, topic, queues) == ResponseCode.SYSTEM_ERROR
     assert not world.broker.catalogue.topics
+
+
+@pytest.mark.parametrize("wrong", [{"topicFilterType": "x"}, {"perm": "x"}, {"perm": ""}, {"readQueueNums": 1 << 32}])
+def test_fields_that_are_wrong(world: World, talk: Talk, wrong: dict[str, object]) -> None:
+    assert change(talk, "T", 4, **wrong) == ResponseCode.SYSTEM_ERROR
+    assert not world.broker.catalogue.topics
+
+
+def test_the_brokers_own_names_are_no_topics_to_change(talk: Talk) -> None:
+    assert change(talk, "DefaultCluster", 4) == ResponseCode.SYSTEM_ERROR
+    assert change(talk, "broker-a", 4) == ResponseCode.SYSTEM_ERROR
 
 
 def test_topics_go(world: World, talk: Talk) -> None:
