@@ -102,7 +102,11 @@ def _backlog(group: WorkGroup, share: Share, first: int, count_max: int) -> Iter
     """Give offsets of messages that wait for a consumer, ascending, from `first` on. Cost: O(given back)."""
     number = share.partition.number
     waiting = group.waiting.firsts() if group.lanes is None else group.lanes.waiting()
-    mine = (message_id & limits.OFFSET_MAX for message_id in waiting if message_id >> limits.OFFSET_BITS == number)
+    mine = (
+        message_id & limits.OFFSET_MAX
+        for message_id in waiting
+        if message_id >> limits.OFFSET_BITS == number and message_id not in group.gone
+    )
     given_back = sorted(offset for offset in mine if offset >= first)[:count_max]
     yield from given_back
     left = count_max - len(given_back)

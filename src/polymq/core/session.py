@@ -16,6 +16,7 @@ from polymq.core.cursor_group import CursorGroup
 from polymq.core.group import GroupKind, Subscription
 from polymq.core.policies import NO_TOPIC_POLICY
 from polymq.core.view_making import Latency, peer_unknown, producer_view, topic_view
+from polymq.core.windows import Windows
 from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
@@ -41,7 +42,7 @@ __all__ = ["Session"]
 _ALLOWED_MAX = 1024
 
 
-class Session:
+class Session(Windows):
     """What one principal may do. Every method raises Refusal with the reason when it may not or cannot."""
 
     def __init__(self, broker: Broker, principal: Principal) -> None:
