@@ -128,7 +128,7 @@ def test_what_does_not_exist_yet_is_accepted_and_said(folder: Path) -> None:
     write(folder, '[rocketmq]\nbroker = "h:10911"\n')
     settings = config.load(environment={}, flags={"phpmq.tcp": "h:9100", "rocketmq.vip": "off", "nsq.https": "h:4152"})
     assert settings.phpmq.tcp == TcpAddress("h", 9100)
-    assert [text.partition(" ")[0] for text in config.notices(settings)] == ["rocketmq.broker", "--phpmq"]
+    assert [text.partition(" ")[0] for text in config.notices(settings)] == ["rocketmq.broker"]
     assert all("does not serve this yet" in text for text in config.notices(settings))
     assert config.notices(Settings()) == []
 

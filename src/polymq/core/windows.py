@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymq import limits
+from polymq.core import inspection
 from polymq.core.access import Action
 from polymq.core.bounds import admit
 from polymq.core.by_id import settle_any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
     from polymq.core.ports import Ticket
     from polymq.core.topic import Topic
+    from polymq.core.views import QueuedView
     from polymq.wire.slices import MessageBatch
 
 __all__ = ["Windows"]
@@ -104,6 +106,13 @@ class Windows:
     def bury(self, topic: str, group: str, message_id: int) -> bool:
         """Do as `renew`, but into the group's dead-letter topic."""
         return self._append_anew(topic, group, message_id, None)
+
+    def queued(self, topic: str, group: str, *, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[QueuedView] | None:
+        """Show what a queue holds, out or not, the oldest first. None: ask again after a poll; empty also where there is no such queue."""
+        self._authorize(Action.READ, topic, group)
+        found = self._topics.get((self.principal.namespace, topic))
+        there = found.groups.get(group) if found is not None else None
+        return inspection.queued(there, min(count_max, limits.PEEK_MESSAGES_MAX)) if isinstance(there, WorkGroup) else []
 
     def _append_anew(self, topic: str, group: str, message_id: int, lifetime_ns: int | None) -> bool:
         found = self._queue(topic, group)

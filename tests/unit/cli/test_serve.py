@@ -28,6 +28,8 @@ FLAGS = (
         "--rocketmq",
         "--rocketmq-vip",
         "--phpmq",
+        "--phpmq-tls",
+        "--phpmq-unix",
         "--phpmq-maintenance",
         "--http",
         "--advertise",
@@ -70,10 +72,11 @@ def test_the_flags_that_tools_rely_on_exist(served: list[Settings]) -> None:
 
 
 def test_what_does_not_exist_yet_is_said(served: list[Settings]) -> None:
-    done = CliRunner().invoke(app, ["serve", "--phpmq", "127.0.0.1:9100", "--rocketmq", "off"])
+    done = CliRunner().invoke(app, ["serve", "--rocketmq", "127.0.0.1:9100", "--phpmq", "off"])
     assert done.exit_code == 0
     assert (
-        done.stderr == "polymq: --phpmq 127.0.0.1:9100: polymq does not serve this yet; the setting is accepted and nothing listens there\n"
+        done.stderr
+        == "polymq: --rocketmq 127.0.0.1:9100: polymq does not serve this yet; the setting is accepted and nothing listens there\n"
     )
     assert len(served) == 1
 

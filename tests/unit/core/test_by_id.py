@@ -9,6 +9,7 @@ import pytest
 
 from polymq.core.group import GroupKind
 from polymq.core.policies import GroupPolicy
+from polymq.core.work_group import WorkGroup
 
 from .conftest import SECOND_NS, World, inbox
 
@@ -134,4 +135,5 @@ def test_many_that_wait_are_taken_out_together(single: World, count: int) -> Non
     single.turn()
     assert [body for body, _ in inbox(owner).got] == [b"%d" % index for index in range(0, count, 5)]
     group = single.broker.catalogue.topics["", "t"].groups["g"]
+    assert isinstance(group, WorkGroup)
     assert not group.gone

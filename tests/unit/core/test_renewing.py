@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from polymq.core import renewing
@@ -12,7 +14,9 @@ from polymq.errors import Refusal, RefusalCode
 from polymq.wire.records import Message
 
 from .conftest import SECOND_NS, World, inbox
-from .fakes import FakeLog
+
+if TYPE_CHECKING:
+    from .fakes import FakeLog
 
 
 def log_of(world: World, name: str = "t") -> FakeLog:
