@@ -23,7 +23,6 @@ __all__ = [
     "NUMBER_SIZE_BYTES_MAX",
     "QUEUES_KNOWN_MAX",
     "QUEUE_SIZE_BYTES_MAX",
-    "RENEWALS_MAX",
     "RUN_SIZE_BYTES_MAX",
     "TTL_S_MAX",
     "WINDOW_MAX",
@@ -51,9 +50,6 @@ TTL_S_MAX: Final = 3650 * 86_400
 WINDOW_MAX: Final = 1_000_000
 # Names of queues that a connection is known to use: anybody may name any number of them.
 QUEUES_KNOWN_MAX: Final = 1024
-# Requests to put messages at the end of their queue (or to copy them) that wait for the disk, of one group: 100 bytes each. One more
-# is answered by giving the message back, as if its consumer had gone.
-RENEWALS_MAX: Final = 10_000
 # A line of the maintenance console: the longest name, and a command.
 COMMAND_LINE_SIZE_BYTES_MAX: Final = 1024
 # Commands of one console that are carried out in a turn: each may look at a thousand queues.

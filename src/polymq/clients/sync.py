@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
+from polymq.clients.loop_thread import LoopThread
 from polymq.clients.nsq import NsqProducer
 from polymq.clients.nsq_lookup import LookupOptions
 from polymq.clients.nsq_opening import NsqOptions, NsqTls
@@ -32,7 +32,7 @@ from polymq.clients.nsq_subscriber import HandlerOptions, NsqSubscriber
 from polymq.errors import ConnectionLost, LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from polymq.clients.nsq import NsqMessage
@@ -42,66 +42,13 @@ __all__ = ["Consumer", "HandlerOptions", "LookupOptions", "Message", "NsqOptions
 _DEFAULTS: Final = NsqOptions()
 _HANDLER: Final = HandlerOptions()
 _LOOKUP: Final = LookupOptions()
-_T = TypeVar("_T")
-
-
-class _LoopThread:
-    """An event loop in a thread. It does not keep the process alive."""
-
-    def __init__(self, name: str) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.is_closed = False
-        # Nothing is handed to the loop behind its end: nobody would ever do it, and somebody would wait.
-        self._handing = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Have work done in the loop and return what came of it; raises ConnectionLost once this is closed."""
-        with self._handing:
-            future = None if self.is_closed else asyncio.run_coroutine_threadsafe(work, self.loop)
-        if future is None:
-            work.close()
-            raise ConnectionLost("this client is closed")
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError as error:
-            raise ConnectionLost("this client is closed") from error
-        except BaseException:
-            future.cancel()  # of the script's own: it does not wait any more
-            raise
-
-    def soon(self, work: Callable[..., object], *arguments: object) -> None:
-        """Have something done in the loop, in the order of these calls; nothing once this is closed."""
-        with self._handing:
-            if not self.is_closed:
-                self.loop.call_soon_threadsafe(work, *arguments)
-
-    def close(self) -> None:
-        """End the loop; who waits for it gets ConnectionLost."""
-        with self._handing:
-            if self.is_closed:
-                return
-            self.is_closed = True
-            self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-
-    def _run(self) -> None:
-        self.loop.run_forever()
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            self.loop.run_until_complete(asyncio.wait(tasks))
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-        self.loop.close()
 
 
 class Producer:
     """`NsqProducer` for scripts: connects when it is made; raises what that raises."""
 
     def __init__(self, address: str, options: NsqOptions = _DEFAULTS) -> None:
-        self._thread = _LoopThread(f"nsq producer of {address}")
+        self._thread = LoopThread(f"nsq producer of {address}")
         try:
             self._producer = self._thread.call(self._open(address, options))
         except BaseException:
@@ -143,7 +90,7 @@ class Message:
 
     __slots__ = ("_message", "_thread", "attempts", "body", "id", "is_settled", "time_ns")
 
-    def __init__(self, message: NsqMessage, thread: _LoopThread) -> None:
+    def __init__(self, message: NsqMessage, thread: LoopThread) -> None:
         self.id = message.id
         self.body = message.body
         self.attempts = message.attempts
@@ -215,7 +162,7 @@ class Subscriber:
             topic, channel, options, addresses=addresses, lookups=lookups, max_in_flight=max_in_flight, handling=handling, lookup=lookup
         )
         self._messages: deque[Message] = deque()
-        self._thread = _LoopThread(f"nsq consumer of {topic}")
+        self._thread = LoopThread(f"nsq consumer of {topic}")
         try:
             self._thread.call(self._subscriber.__aenter__())
         except BaseException:

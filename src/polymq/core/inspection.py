@@ -106,19 +106,20 @@ def queued(group: WorkGroup, count_max: int) -> list[QueuedView] | None:
 
     Cost: looks at no more than `_SLOTS_MAX` messages that were handed out, of each partition, and at all that are far behind the others.
     """
+    # What has a copy already is nobody's, until it is settled.
+    moving = group.retiring.moving() if group.retiring is not None else set()
     for share in sorted(group.shares, key=lambda share: share.partition.number):
-        window = share.window
+        window, number = share.window, share.partition.number << limits.OFFSET_BITS
         slots = {offset: state for offset, state, _attempts, _owner in window.stragglers()}
         for offset in range(window.floor, min(window.next, window.floor + _SLOTS_MAX)):
             state = window.slot(offset)[0]
-            if state != SETTLED:
+            if state != SETTLED and number | offset not in moving:
                 slots[offset] = state
         offsets = [*slots, *range(window.next, min(share.limit, window.next + count_max))][:count_max]
         found = messages_at(share.partition.log, offsets)
         if found is None:
             return None
         if found:
-            number = share.partition.number << limits.OFFSET_BITS
             return [QueuedView(number | at, slots.get(at) == LEASED, slots.get(at) == DEFERRED, message) for at, message in found]
     return []
 

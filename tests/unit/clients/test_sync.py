@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from polymq.clients.loop_thread import LoopThread
 from polymq.clients.nsq_opening import NsqOptions
-from polymq.clients.sync import Consumer, HandlerOptions, Message, Producer, Subscriber, _LoopThread
+from polymq.clients.sync import Consumer, HandlerOptions, Message, Producer, Subscriber
 from polymq.errors import ConnectionLost, DeadlineExceeded, LocalProtocolError, Refusal
 from polymq.protocols.nsq import events
 from tests.unit.clients.worlds import Server
@@ -303,7 +304,7 @@ def test_closing_ends_whoever_waits_for_an_answer(server: Listening) -> None:
 
 
 def test_a_loop_that_ends_leaves_nobody_waiting() -> None:
-    thread = _LoopThread("x")
+    thread = LoopThread("x")
     begun = threading.Event()
 
     async def work() -> None:
