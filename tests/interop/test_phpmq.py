@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+import ssl
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -15,9 +19,13 @@ from polymq.clients.phpmq import PhpmqConsumer, PhpmqOptions, PhpmqProducer
 from polymq.clients.phpmq_sync import Consumer, Producer
 from polymq.protocols.phpmq import frames
 from tests.interop.phpmq_servers import Hand, PhpmqServer, php
+from tests.interop.servers import ROOT, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.unit.wire.authority import Authority
 
 BODIES = [b"", b"x", bytes(range(256)), b"H0100102P01" + b"0" * 29, random.Random(1).randbytes(300_000), b"\n\r\n\0"]
 
@@ -260,6 +268,59 @@ def test_kill_9_while_messages_are_requeued_loses_none(own: PhpmqServer) -> None
         hand.send(frames.consume(queue, 10_000))
         found = hand.take(100_000, seconds=2)
     assert {each.content for each in found} == {b"%d" % index for index in range(total)}
+
+
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "CLIENTS_PYTHON.md").read_text().partition("\n## PHPMQ\n")[2], re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("example", "printed"),
+    [(EXAMPLES[0], ["AA7 delayed", "BA9 boards", "DL1149 departed"]), (EXAMPLES[1], ["UA2 at A7", "no more"])],
+    ids=["asyncio", "script"],
+)
+def test_examples_of_the_documentation(own: PhpmqServer, example: str, printed: list[str]) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-u", "-c", example.replace("127.0.0.1:9100", own.address)], stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    try:
+        assert [program.stdout.readline().rstrip() for _ in printed] == printed
+    finally:
+        program.terminate()
+        program.communicate(timeout=20)
+
+
+@pytest.mark.parametrize("own", [("phpmq.dialect=legacy", "phpmq.dead_letter=copy")], indirect=True)
+def test_what_a_client_that_only_consumes_is_sent_can_be_chosen(own: PhpmqServer) -> None:
+    php(action="publish", address=tcp(own), queue="q", bodies=[b"a"], ttl=50)
+    job = {"action": "consume", "address": tcp(own), "queue": "q", "window": 1, "count": 1, "dialect": "legacy"}
+    assert [(each["body"], each["ttl"]) for each in php(**job, then="dead")["deliveries"]] == [(b"a", None)]
+    assert [each["body"] for each in php(**{**job, "queue": "q.phpmq.dead"})["deliveries"]] == [b"a"]
+
+
+def test_tls_and_unix_sockets(tmp_path: Path, authority: Authority) -> None:
+    certificate = authority.issue("localhost")
+    path, (port,) = tmp_path / "socket", free_ports(1)
+    tls = (f"phpmq.tls=127.0.0.1:{port}", f"phpmq.tls_cert={certificate}", f"phpmq.tls_key={certificate}")
+    server = PhpmqServer(tmp_path, (*tls, f"phpmq.unix=unix:{path}"))
+    server.start()
+    try:
+        php(action="publish", address=f"tls://127.0.0.1:{port}", queue="q", bodies=BODIES)
+        job = {"action": "consume", "queue": "q", "window": 2, "count": len(BODIES)}
+        assert [each["body"] for each in php(**job, address=f"unix://{path}")["deliveries"]] == BODIES
+        with Hand(f"127.0.0.1:{port}") as plain:
+            plain.send(frames.send("q", b"not TLS"))
+            assert plain.is_closed()
+        assert "0 messages" in server.ask("show q")
+        options = PhpmqOptions(tls=ssl.create_default_context(cafile=authority.certificate), tls_host_name="localhost")
+        with Producer(f"127.0.0.1:{port}", options) as producer:
+            producer.publish("q", b"ours")
+        with Consumer(f"unix:{path}", "q") as consumer:
+            message = next(consumer.messages(timeout_seconds=5))
+            assert message.content == b"ours"
+            message.settle()
+    finally:
+        server.stop()
 
 
 def test_the_maintenance_port(own: PhpmqServer) -> None:
