@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from polymq.core.access import Principal
     from polymq.core.group import Group, Subscription
     from polymq.core.kernel import Kernel
-    from polymq.core.ports import Ticket
+    from polymq.core.ports import Listener, Ticket
     from polymq.core.topic import Topic
     from polymq.core.views import QueuedView
     from polymq.wire.slices import MessageBatch
@@ -45,6 +45,7 @@ class Windows:
         def _found(self, name: str) -> Topic: ...
         def _ensure(self, name: str, *, partitions: int | None = None) -> Topic: ...
         def _ensure_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool) -> Group: ...
+        def subscribe(self, topic: str, group: str, *, listener: Listener, lease_ns: int) -> Subscription: ...
 
     def ensure_queue(self, topic: str, group: str) -> None:
         """Make a topic with one partition, and a work group of it, if they are not there: for whoever publishes to the group."""
@@ -53,8 +54,15 @@ class Windows:
         if there is None:
             self._authorize(Action.PUBLISH, topic)
             there = self._ensure_group(found or self._ensure(topic, partitions=1), group, GroupKind.WORK, ephemeral=False)
-        if there.kind is not GroupKind.WORK:
-            raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{group} of {topic} is not a work group")
+        _check_kind(there)
+
+    def subscribe_to_queue(self, topic: str, group: str, *, listener: Listener, lease_ns: int) -> Subscription:
+        """Join the work group of a topic, made (the topic with one partition) if they are not there. No credit yet."""
+        self._authorize(Action.SUBSCRIBE, topic, group)
+        there = self._ensure(topic, partitions=1).groups.get(group)
+        if there is not None:
+            _check_kind(there)
+        return self.subscribe(topic, group, listener=listener, lease_ns=lease_ns)
 
     def publish_expiring(self, topic: str, batch: MessageBatch, lifetimes: memoryview, *, unit_ns: int, origin: int) -> Ticket:
         """Do as `publish` with messages that last for a time: `lifetimes` in units of `unit_ns`, at the places of the batch; 0: for ever."""
@@ -124,3 +132,8 @@ class Windows:
         found = self._topics.get((self.principal.namespace, topic))
         there = found.groups.get(group) if found is not None else None
         return there if isinstance(there, WorkGroup) else None
+
+
+def _check_kind(group: Group) -> None:
+    if group.kind is not GroupKind.WORK:
+        raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{group.name} of {group.topic.name} is not a work group")

@@ -58,6 +58,7 @@ class PhpmqGateway(BaseGateway):
         self._legacy = house.settings.legacy
         self._closing = False
         self._subscription: Subscription | None = None
+        self._is_full = False
         self._queue = b""
         # What every message of the queue begins with, by dialect: the newer one, the older one.
         self._heads = (b"", b"")
@@ -199,7 +200,8 @@ class PhpmqGateway(BaseGateway):
                 subscription = None
         if subscription is None:
             lease_ns = self._settings.lease_ns or _FOR_EVER_NS
-            subscription = session.subscribe(topic, self._settings.group, listener=self, lease_ns=lease_ns)
+            subscription = session.subscribe_to_queue(topic, self._settings.group, listener=self, lease_ns=lease_ns)
+            session.hold(subscription, held=self._is_full)
             self._subscription = subscription
             self._queue = event.queue
             self._heads = (dispatch_head(event.queue, legacy=False), dispatch_head(event.queue, legacy=True))
@@ -229,11 +231,13 @@ class PhpmqGateway(BaseGateway):
 
     def full(self, effects: list[Effect]) -> None:
         """Take no more deliveries until what waits has been written."""
+        self._is_full = True
         if self._subscription is not None:
             self._session.hold(self._subscription, held=True)
 
     def writable(self, effects: list[Effect]) -> None:
         """Take deliveries again."""
+        self._is_full = False
         if self._subscription is not None:
             self._session.hold(self._subscription, held=False)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from polymq.core.access import STRANGER
+from polymq.core.group import GroupKind
 from polymq.errors import RefusalCode
 from polymq.gateways.effects import Effect, SendAfter, SendAfterEach, SetTimer, TimerName, Upgrade
 from polymq.gateways.phpmq.refusals import REASONS
@@ -277,8 +278,21 @@ def test_what_waits_to_be_written_holds_the_window(single: World) -> None:
     assert contents(client.turn()) == [b"x"]
     idle = Client(single)
     idle.gateway.full(effects)
+    # Another queue is no way round it.
+    idle.send(frames.send("r", b"y") + frames.consume("r", 1))
+    assert idle.turn(client) == []
     idle.gateway.writable(effects)
+    assert contents(idle.turn(client)) == [b"y"]
     assert effects == []
+
+
+def test_a_group_of_another_kind_is_no_queue(single: World) -> None:
+    single.session.ensure_topic("q")
+    single.session.create_group("q", "phpmq", kind=GroupKind.CURSOR)
+    for words in (frames.send("q", b"x"), frames.consume("q", 1)):
+        client = Client(single)
+        assert closed(client.send(words))
+        assert client.house.closed == {"group": 1}
 
 
 def test_a_connection_knows_so_many_queues(single: World) -> None:
