@@ -226,6 +226,8 @@ class Broker:
             if isinstance(group, WorkGroup):
                 if topic.policy.ttl_ns:
                     group.expire_old()
+                elif topic.expires:
+                    group.step_over()
                 if group.has_given_back:
                     self._to_sweep[group] = None
 

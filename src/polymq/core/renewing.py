@@ -146,6 +146,7 @@ class Renewing:
         partition.last_time_ns = max(partition.last_time_ns, log.last_time_ns, self._kernel.wall_ns())
         request.ticket = log.append_messages([copy], now_ns=partition.last_time_ns, origin=ORIGIN_NONE)
         request.log, request.end = log, log.end
+        topic.expires = topic.expires or copy.expiry_ns is not None
         if topic is self._group.topic:
             self._leave_out(topic, partition.index, log.end)
         else:

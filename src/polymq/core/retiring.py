@@ -125,6 +125,7 @@ class Retiring:
         """
         if alike < 0:
             over, first = -alike, share.window.next
+            self._group.topic.expires = True
             if self._group.topic.policy.expired is Expired.DEAD_LETTER:
                 if self._move_new(share, first, first + over):
                     self._kernel.wake(self._group)

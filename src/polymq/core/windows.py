@@ -79,6 +79,7 @@ class Windows:
         partition.last_time_ns = max(partition.last_time_ns, partition.log.last_time_ns, now_ns)
         with memoryview(records) as view:
             ticket = partition.append_records(view[:end], batch.count, time_ns=partition.last_time_ns, origin=origin)
+        target.expires = True
         self._kernel.fresh[target] = None
         target.message_count += batch.count
         target.message_bytes += batch.size_bytes

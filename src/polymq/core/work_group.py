@@ -39,6 +39,8 @@ __all__ = ["WorkGroup"]
 _DELIVERIES_MAX: Final = 256
 # Given-back messages in one dispatch that have to be looked for in the log, if they lie in no order: 0.1 ms each.
 _LOOKUPS_MAX: Final = 32
+# Slices that are looked through in a step for messages that are over: 20 us each.
+_STEPS_MAX: Final = 40
 
 
 class WorkGroup(Leases):
@@ -127,6 +129,17 @@ class WorkGroup(Leases):
         """Step over new messages that are too old, also when there is nobody to ask for them."""
         for share in self.shares:
             self.retire().expire(share)
+
+    def step_over(self) -> None:
+        """Step over new messages that are over by their own time, also when there is nobody to ask for them; some at a time."""
+        now_ns = self._kernel.wall_ns()
+        for share in self.shares:
+            for _ in range(_STEPS_MAX):
+                piece = share.take(limits.SLICE_MESSAGES_MAX, limits.SLICE_SIZE_BYTES_MAX)
+                alike = leading(piece, now_ns) if piece is not None else 0
+                if piece is None or alike >= 0:
+                    break
+                self.retire().fresh(share, piece, alike)
 
     @property
     def has_given_back(self) -> bool:

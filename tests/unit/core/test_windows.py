@@ -14,6 +14,7 @@ from polymq.errors import Refusal, RefusalCode
 from polymq.wire.slices import MessageBatch
 
 from .conftest import SECOND_NS, World, inbox
+from .fakes import Inbox
 
 
 def lasting(*lifetimes: int) -> memoryview:
@@ -94,3 +95,31 @@ def test_what_is_given_back_goes_before_what_is_new(single: World) -> None:
     assert inbox(consumer).got == [(b"a", 1), (b"b", 1), (b"a", 2), (b"b", 2), (b"c", 1)]
     single.session.unsubscribe(consumer)
     single.session.give_back(consumer)
+
+
+def test_what_is_over_goes_also_if_nobody_asks(single: World) -> None:
+    single.session.ensure_queue("t", "g")
+    single.session.publish_expiring("t", MessageBatch.of([b"a"] * 5000), lasting(*[2] * 5000), unit_ns=SECOND_NS, origin=4)
+    single.session.publish_expiring("t", MessageBatch.of([b"b", b"c", b"d"]), lasting(0, 2, 9), unit_ns=SECOND_NS, origin=4)
+    single.turn()
+    single.wait(1)
+    assert single.view().groups[0].depth == 5003
+    single.wait(2)
+    # What comes behind one that is not over waits for somebody.
+    group = single.view().groups[0]
+    assert (group.depth, group.expired_count) == (3, 5000)
+    consumer = single.consume("t", "g", 10)
+    single.turn()
+    assert [body for body, _ in inbox(consumer).got] == [b"b", b"d"]
+
+
+def test_whoever_consumes_first_makes_a_topic_of_one_partition(world: World) -> None:
+    consumer = world.session.subscribe_to_queue("t", "g", listener=Inbox(), lease_ns=SECOND_NS)
+    assert len(world.view().partitions) == 1
+    world.session.credit(consumer, 1)
+    world.publish("t", b"x")
+    world.turn()
+    assert inbox(consumer).got == [(b"x", 1)]
+    world.session.create_group("t", "cursor", kind=GroupKind.CURSOR)
+    with pytest.raises(Refusal):
+        world.session.subscribe_to_queue("t", "cursor", listener=Inbox(), lease_ns=SECOND_NS)
