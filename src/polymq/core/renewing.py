@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from polymq import limits
-from polymq.core.browsing import messages_at
 from polymq.core.lease_window import LEASED, WAITING
 from polymq.core.leases import Leases
 from polymq.core.ports import TicketState
+from polymq.core.reading import reach
 from polymq.errors import Refusal, StoreFailed, StoreFull
-from polymq.wire.batch import ORIGIN_NONE
+from polymq.wire.batch import ORIGIN_NONE, read_messages
 
 if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
     from polymq.core.lease_window import LeaseWindow
-    from polymq.core.ports import Log, Ticket
+    from polymq.core.ports import Log, Reader, Ticket
     from polymq.core.share import Share
     from polymq.core.topic import Topic
     from polymq.core.work_group import WorkGroup
@@ -54,7 +54,7 @@ class _Request:
 class Renewing:
     """One per group that has a use for it."""
 
-    __slots__ = ("_appended", "_group", "_ids", "_is_new", "_kernel", "_wanted")
+    __slots__ = ("_appended", "_group", "_ids", "_is_new", "_kernel", "_readers", "_wanted")
 
     def __init__(self, kernel: Kernel, group: WorkGroup) -> None:
         self._kernel = kernel
@@ -63,6 +63,7 @@ class Renewing:
         self._appended: deque[_Request] = deque()
         self._ids: set[int] = set()
         self._is_new = False
+        self._readers: dict[Share, Reader] = {}
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -106,6 +107,7 @@ class Renewing:
         self._wanted.clear()
         self._appended.clear()
         self._ids.clear()
+        self._readers.clear()
 
     def _append(self) -> None:
         """Append copies as long as the disk need not be waited for."""
@@ -114,17 +116,31 @@ class Renewing:
             request = self._wanted[0]
             if self._is_current(request):
                 try:
-                    found = messages_at(request.share.partition.log, [request.offset])
-                    if found is None:
+                    message = self._read(request.share, request.offset)
+                    if message is None:
                         break
-                    if found:
-                        self._copy(request, found[0][1])
+                    self._copy(request, message)
                 except (Refusal, StoreFull, StoreFailed):
                     pass  # it stays with its consumer, and comes back with its lease
             self._wanted.popleft()
             if request.ticket is None:
                 self._ids.discard(request.share.partition.number << limits.OFFSET_BITS | request.offset)
         self._is_new = self._is_new or len(self._appended) > before
+
+    def _read(self, share: Share, offset: int) -> Message | None:
+        """Read one message by a reader of our own, which is near it as a rule; None while the disk is read. Raises StoreFailed."""
+        reader = self._readers.get(share)
+        if reader is None:
+            reader = self._readers[share] = share.partition.log.reader(offset)
+        elif not reach(reader, offset):
+            return None
+        piece = reader.take(1, limits.SLICE_SIZE_BYTES_MAX)
+        if piece is None and reader.waiting:
+            return None
+        if piece is None or piece.offset != offset:
+            raise StoreFailed("a message that is out cannot be read")
+        (message,) = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, 1, piece.end)
+        return message
 
     def _is_current(self, request: _Request) -> bool:
         """Say whether the message is still where it was, or has come back since."""
