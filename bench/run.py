@@ -1,4 +1,4 @@
-"""Measure polymq beside nsqd and nats-server and write the table.
+"""Measure polymq beside nsqd, nats-server and RocketMQ's broker and write the table.
 
     make bench                          everything (about three quarters of an hour)
     make bench ARGS=--quick             a smoke run of every row, in a minute or two; its figures mean little
@@ -41,7 +41,11 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="rows by name, separated by commas")
-    parser.add_argument("--kinds", default="", help="servers by kind, separated by commas: nsqd, nats-server, nats-server-2.9, polymq, …")
+    parser.add_argument(
+        "--kinds",
+        default="",
+        help="servers by kind, separated by commas: nsqd, nats-server, nats-server-2.9, rocketmq-4.9, rocketmq-5.3, polymq, …",
+    )
     parser.add_argument("--rounds", type=int, default=5, help="runs of each server in rows with a ratio (default 5)")
     parser.add_argument("--quick", action="store_true", help="a smoke run: a fiftieth of the messages, one round")
     parser.add_argument("--list", action="store_true", help="print the rows and end")
@@ -49,7 +53,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--scratch", type=Path, default=ROOT / "build" / "bench", help="folder for data and logs; on the disk to be measured"
     )
-    parser.add_argument("--port", type=int, default=25200, help="first of twenty ports to use")
+    parser.add_argument("--port", type=int, default=25200, help="first of fifty ports to use")
     parser.add_argument("--results", type=Path, help="where the table goes; a whole run's to bench/results, a part's to the scratch folder")
     parser.add_argument("--serve-options", default="", help="more options for `polymq serve`; for experiments, kept in the results")
     return parser.parse_args()
@@ -122,7 +126,7 @@ def main() -> int:
         TextColumn("{task.fields[what]}"),
     )
     wanted = [kind for kind in arguments.kinds.split(",") if kind]
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console) as progress, bench.kept:
         for row in rows:
             kinds = [kind for kind in row.kinds if not wanted or kind in wanted]
             if not kinds:

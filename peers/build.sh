@@ -2,12 +2,15 @@
 # Bring the programs that polymq is tested and measured against: by name and version, from their package managers, into .peers/.
 #
 #   peers/build.sh             everything
-#   peers/build.sh nsq         one part: nsq, go-nsq, nsqjs, php, nats, nats-2.9, nats_go, nats-cli (the Python clients come with the extra `interop`)
+#   peers/build.sh nsq         one part: nsq, go-nsq, nsqjs, php, nats, nats-2.9, nats_go, nats-cli, rocketmq,
+#                              rocketmq_go, ali-ons (the Python clients come with the extra `interop`)
 #
-# Doing it again is cheap: a part whose files have not changed since is left alone. Needs go >= 1.26, npm and php-cli.
+# Doing it again is cheap: a part whose files have not changed since is left alone. Needs go >= 1.26, npm, php-cli, maven and a JDK >= 17.
+#
+# POLYMQ_PEERS=FOLDER: into another folder.
 set -eu
 cd "$(dirname "$0")/.."
-target="$PWD/.peers"
+target="${POLYMQ_PEERS:-$PWD/.peers}"
 
 say() { printf 'peers: %s\n' "$*"; }
 die() { printf 'peers: %s\n' "$*" >&2; exit 1; }
@@ -24,6 +27,14 @@ stamp() { fingerprint "$1" >"$target/stamps/$1"; }
 
 # The toolchain that is here, and exactly the versions in go.sum.
 go_build() { (cd "peers/$1" && shift && GOTOOLCHAIN=local GOFLAGS='-mod=readonly -buildvcs=false' go build -o "$target/bin/" "$@"); }
+
+# Exactly what is in the lock file, and our program beside it.
+npm_install() {
+    rm -rf "${target:?}/$1"
+    mkdir -p "$target/$1"
+    cp "peers/$1/package.json" "peers/$1/package-lock.json" "peers/$1/.npmrc" "peers/$1/client.js" "$target/$1/"
+    (cd "$target/$1" && npm ci --ignore-scripts --loglevel=error >/dev/null)
+}
 
 build_nsq() {
     need go 'apt-get install golang-go' 'nsqd'
@@ -42,11 +53,8 @@ build_go_nsq() {
 build_nsqjs() {
     need npm 'apt-get install npm' 'the nsqjs client'
     say 'nsqjs 0.13.0 (npm)'
-    rm -rf "$target/nsqjs"
-    mkdir -p "$target/nsqjs"
-    cp peers/nsqjs/package.json peers/nsqjs/package-lock.json peers/nsqjs/.npmrc peers/nsqjs/client.js "$target/nsqjs/"
     # Optional parts are the native compression modules; they come built.
-    (cd "$target/nsqjs" && npm ci --ignore-scripts --loglevel=error >/dev/null)
+    npm_install nsqjs
 }
 
 # Nothing is built: the program runs as it is, on any PHP since 8.1.
@@ -94,10 +102,38 @@ build_nats_cli() {
     go_build nats-cli github.com/nats-io/natscli/nats
 }
 
+# The jars, and our programs over them, each compiled beside the jars it is for.
+build_rocketmq() {
+    need mvn 'apt-get install maven' 'RocketMQ'
+    need javac 'apt-get install openjdk-17-jdk-headless' 'RocketMQ'
+    say 'RocketMQ: nameserver and broker 4.9.7 and 5.3.3, Java client 4.9.8 and 5.3.3, benchmark 5.5.0, our programs over them (maven, about a minute)'
+    jars="$target/rocketmq"
+    rm -rf "$jars"
+    mvn --batch-mode --quiet --strict-checksums -f peers/rocketmq/pom.xml -Dstyle.color=never -Dpeers="$jars" package
+    source=peers/rocketmq/source
+    javac -Xlint:all -Werror -d "$jars/worlds" $source/Worlds.java
+    for version in 4.9 5.3; do
+        javac -XDsuppressNotes -d "$jars/peer-$version" -cp "$jars/client-$version/*" $source/Peer.java
+        javac -XDsuppressNotes -d "$jars/servers-$version" -cp "$jars/server-$version/*" $source/Servers.java
+    done
+}
+
+build_rocketmq_go() {
+    need go 'apt-get install golang-go' 'the rocketmq-client-go client'
+    say 'rocketmq-client-go 2.1.2: our client program over it (go)'
+    go_build rocketmq_go .
+}
+
+build_ali_ons() {
+    need npm 'apt-get install npm' 'the ali-ons client'
+    say 'ali-ons 3.12.0 (npm)'
+    npm_install ali-ons
+}
+
 mkdir -p "$target/bin" "$target/stamps"
 # The folder hides itself from git.
 echo '*' >"$target/.gitignore"
-all='nsq go-nsq nsqjs php nats nats-2.9 nats_go nats-cli'
+all='nsq go-nsq nsqjs php nats nats-2.9 nats_go nats-cli rocketmq rocketmq_go ali-ons'
 for part in ${*:-$all}; do
     case " $all " in *" $part "*) ;; *) die "no such part: $part ($all)" ;; esac
     if current "$part" && [ "$part" != php ]; then

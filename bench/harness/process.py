@@ -13,9 +13,12 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
-__all__ = ["ROOT", "MissingServerError", "ServerProcess", "Setup", "disk_bytes"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ROOT", "Kept", "MissingServerError", "ServerProcess", "Setup", "disk_bytes"]
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
@@ -126,6 +129,11 @@ class ServerProcess(ABC):
         self.process = None
 
     @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
     def pid(self) -> int:
         """The process id of the running server."""
         if self.process is None:
@@ -165,3 +173,42 @@ class ServerProcess(ABC):
     def disk_bytes(self) -> int:
         """What the data folder occupies."""
         return disk_bytes(self.data)
+
+
+Kind = TypeVar("Kind", bound=ServerProcess)
+
+
+class Kept:
+    """Servers that stay up from row to row, because starting and warming them takes longer than measuring; closing it ends them."""
+
+    def __init__(self) -> None:
+        self.servers: dict[str, ServerProcess] = {}
+
+    def get(self, name: str, make: Callable[[], Kind]) -> Kind:
+        """The server of that name, started on a fresh data folder if it is not up."""
+        found = self.servers.get(name)
+        if found is not None and found.is_running:
+            return found  # type: ignore[return-value]
+        self.drop(name)
+        made = make()
+        made.__enter__()
+        self.servers[name] = made
+        return made
+
+    def drop(self, name: str) -> None:
+        """End a server and remove its data."""
+        found = self.servers.pop(name, None)
+        if found is not None:
+            found.__exit__()
+
+    def drop_others(self, name: str = "") -> None:
+        """End all but one."""
+        for each in list(self.servers):
+            if each != name:
+                self.drop(each)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drop_others()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from bench.harness.process import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,6 +106,7 @@ class Bench:
     setup: Setup
     generator: Generator
     quick: bool
+    kept: Kept = field(default_factory=Kept)
 
     def count(self, messages: int, kind: str = "") -> int:
         """The number of messages in whole batches: as the row wants it, a tenth where each answer waits for the disk, a fiftieth to smoke."""

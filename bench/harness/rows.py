@@ -2,7 +2,8 @@
 
 A row measures one run of one kind of server on a fresh data folder and returns its figures. Which runs there are, in
 which order, and what becomes of the figures is not decided here. Here are the rows about the broker itself; those about
-what NSQ has beside publishing and consuming are in `nsq_rows.py`, those about NATS in `nats_rows.py`, those about PHPMQ in `phpmq_rows.py`.
+what NSQ has beside publishing and consuming are in `nsq_rows.py`, those about NATS in `nats_rows.py`, those about RocketMQ in
+`rocketmq_rows.py`, those about PHPMQ in `phpmq_rows.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bench.harness.machine import SmallCache
 from bench.harness.nats_rows import NATS_ROWS
 from bench.harness.nsq_rows import NSQ_ROWS
 from bench.harness.phpmq_rows import PHPMQ_ROWS
+from bench.harness.rocketmq_rows import ROCKETMQ_ROWS
 from bench.harness.row import (
     MIB,
     NSQD_DEFAULT_QUEUE,
@@ -346,5 +348,6 @@ ROWS: tuple[Row, ...] = (
     ),
     *NSQ_ROWS,
     *NATS_ROWS,
+    *ROCKETMQ_ROWS,
     *PHPMQ_ROWS,
 )

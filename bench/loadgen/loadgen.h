@@ -1,10 +1,10 @@
-/* loadgen: a load generator for the protocols of NSQ and NATS, built to be much faster than the servers that it measures.
+/* loadgen: a load generator for the protocols of NSQ, NATS and RocketMQ, built to be much faster than the servers that it measures.
  *
  * Laws: one thread, one epoll loop, no work per message beyond walking the frames and writing the settles; what is
  * published is prepared before the clock starts; every wait ends at the deadline; a frame that was not expected ends
  * the run with an error. Read in this order: options.c (what can be asked), wire.c (frames and connections),
  * pack.c and snappy.c (compression), publish.c, consume.c, latency.c (the roles), run.c (the loop and the modes),
- * report.c (the answer). What is said here of frames and settles is NSQ's; NATS begins in nats.h.
+ * report.c (the answer). What is said here of frames and settles is NSQ's; NATS begins in nats.h, RocketMQ in rocketmq.h.
  */
 #ifndef LOADGEN_H
 #define LOADGEN_H
@@ -13,7 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mode { MODE_PUB, MODE_MPUB, MODE_SUB, MODE_BOTH, MODE_LATENCY, MODE_IDLE, MODE_NATS_PUB, MODE_NATS_BOTH, MODE_NATS_REQUEST, MODE_NATS_IDLE };
+enum mode {
+    MODE_PUB, MODE_MPUB, MODE_SUB, MODE_BOTH, MODE_LATENCY, MODE_IDLE,
+    MODE_NATS_PUB, MODE_NATS_BOTH, MODE_NATS_REQUEST, MODE_NATS_IDLE,
+    MODE_ROCKETMQ_SEND, MODE_ROCKETMQ_BATCH, MODE_ROCKETMQ_PULL, MODE_ROCKETMQ_ANYWHERE
+};
 enum role { ROLE_PUBLISHER, ROLE_CONSUMER, ROLE_TIMED, ROLE_IDLE };
 enum compression { PLAIN, SNAPPY, DEFLATE };
 
@@ -58,6 +62,11 @@ struct options {
     uint32_t settle_ms; /* between subscribing and publishing */
     char other_host[64];
     uint16_t other_port; /* the server of those who receive; 0: the same */
+    /* RocketMQ: the address is its nameserver's */
+    const char *group;
+    uint32_t queues;  /* of the topic, the first so many */
+    uint64_t warm_up; /* messages before the clock starts */
+    bool binary;      /* headers in RocketMQ's own form instead of JSON */
 };
 
 /* What publishers send: `count` commands, one after the other, prepared once and sent again and again. */
@@ -108,6 +117,7 @@ struct run {
     uint64_t received_all;   /* by all channels together, what came twice left out */
     uint64_t received;       /* what counts as consumed: see consume.c */
     uint64_t started_ns, ended_ns, deadline_ns;
+    double cpu_before_s; /* what the generator had used when the clock started, where that is told apart */
     uint64_t slice_ns[SLICE_COUNT + 1];
     uint32_t slices_done;
     uint32_t open_count; /* connections that still have something to do */
@@ -187,6 +197,7 @@ void finish_connection(struct run *run, struct connection *connection);
 void run_prepare(struct run *run);
 void run_end(bool complete);
 void execute(struct run *run);
+double cpu_seconds(void);
 void report_begin(const struct run *run, uint64_t done, bool complete);
 void report_slices(const struct run *run);
 void report_samples(const struct run *run);

@@ -24,6 +24,12 @@ static const char USAGE[] =
     "  nats-request  one question at a time to one responder\n"
     "  nats-idle     open connections with --subscriptions each, say so, and stay until the deadline\n"
     "\n"
+    "modes of RocketMQ, where --address is a nameserver's, and the topic is made with --queues queues if there is none\n"
+    "  rocketmq-send      one message per request; --connections with --window requests under way each; the queues take turns\n"
+    "  rocketmq-batch     the same with --batch messages per request\n"
+    "  rocketmq-pull      pull the first --queues queues from their beginning, 32 at a time, one request under way for each\n"
+    "  rocketmq-anywhere  --messages pulls of 32, each from somewhere in one of the queues\n"
+    "\n"
     "modes of PHPMQ, where --topic is the queue (options: --address, --topic, --messages, --size, --window, --deadline)\n"
     "  phpmq-send     send without an answer; the server has read everything when it ends the connection\n"
     "  phpmq-consume  receive in a window of --window, and acknowledge each\n"
@@ -41,19 +47,23 @@ static const char USAGE[] =
     "  --members N (0)  of a queue group      --queue NAME (workers)   --slow N (0)  read nothing until the others are through\n"
     "  --wildcard  one subscription to all    --subscriptions N (1)    --settle-ms N (0)  between subscribing and publishing\n"
     "  --other-address HOST:PORT  the server of those who receive\n"
+    "options of RocketMQ (default)\n"
+    "  --queues N (4)  --group NAME (bench)   --warm-up N (0)  messages before the clock starts\n"
+    "  --binary  headers in RocketMQ's own form instead of JSON\n"
     "\n"
     "One line of JSON goes to standard output. Exit status: 0 done, 1 wrong use, 2 error, 3 deadline.\n"
     "\n"
     "  loadgen mpub --connections 2 --batch 200 --size 200 --messages 5000000 --subscribers 1\n"
     "  loadgen sub --rdy 2500 --messages 5000000\n"
-    "  loadgen nats-both --address 127.0.0.1:4222 --size 16 --messages 5000000 --subscribers 4 --topics 100\n";
+    "  loadgen nats-both --address 127.0.0.1:4222 --size 16 --messages 5000000 --subscribers 4 --topics 100\n"
+    "  loadgen rocketmq-send --address 127.0.0.1:9876 --size 128 --messages 200000 --connections 8 --window 1 --warm-up 20000\n";
 
 enum option_code {
     OPTION_ADDRESS = 256, OPTION_TOPIC, OPTION_CHANNEL, OPTION_MESSAGES, OPTION_SIZE, OPTION_BATCH,
     OPTION_CONNECTIONS, OPTION_CONSUMERS, OPTION_CHANNELS, OPTION_WINDOW, OPTION_RDY, OPTION_TOPICS,
     OPTION_SUBSCRIBERS, OPTION_RATE, OPTION_DEFER, OPTION_TIMEOUT, OPTION_LEAD, OPTION_HOLD, OPTION_DEADLINE,
     OPTION_COMPRESSION, OPTION_AUTH, OPTION_WORDS, OPTION_QUEUE, OPTION_MEMBERS, OPTION_SLOW, OPTION_SUBSCRIPTIONS, OPTION_WILDCARD, OPTION_SETTLE,
-    OPTION_OTHER, OPTION_HELP
+    OPTION_OTHER, OPTION_QUEUES, OPTION_GROUP, OPTION_WARM_UP, OPTION_BINARY, OPTION_HELP
 };
 
 static const struct option OPTIONS[] = {
@@ -86,6 +96,10 @@ static const struct option OPTIONS[] = {
     {"wildcard", no_argument, NULL, OPTION_WILDCARD},
     {"settle-ms", required_argument, NULL, OPTION_SETTLE},
     {"other-address", required_argument, NULL, OPTION_OTHER},
+    {"queues", required_argument, NULL, OPTION_QUEUES},
+    {"group", required_argument, NULL, OPTION_GROUP},
+    {"warm-up", required_argument, NULL, OPTION_WARM_UP},
+    {"binary", no_argument, NULL, OPTION_BINARY},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -107,6 +121,8 @@ static enum mode parse_mode(const char *name) {
         {"pub", MODE_PUB}, {"mpub", MODE_MPUB}, {"prefill", MODE_MPUB}, {"sub", MODE_SUB},
         {"both", MODE_BOTH}, {"latency", MODE_LATENCY}, {"idle", MODE_IDLE},
         {"nats-pub", MODE_NATS_PUB}, {"nats-both", MODE_NATS_BOTH}, {"nats-request", MODE_NATS_REQUEST}, {"nats-idle", MODE_NATS_IDLE},
+        {"rocketmq-send", MODE_ROCKETMQ_SEND}, {"rocketmq-batch", MODE_ROCKETMQ_BATCH},
+        {"rocketmq-pull", MODE_ROCKETMQ_PULL}, {"rocketmq-anywhere", MODE_ROCKETMQ_ANYWHERE},
     };
     for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
         if (!strcmp(MODES[i].name, name)) return MODES[i].mode;
@@ -165,6 +181,10 @@ static void set_option(int code, const char *value, struct options *options) {
     case OPTION_WILDCARD: options->wildcard = true; break;
     case OPTION_SETTLE: options->settle_ms = (uint32_t)number(value, 0, 60000); break;
     case OPTION_OTHER: parse_address(value, options->other_host, &options->other_port); break;
+    case OPTION_QUEUES: options->queues = (uint32_t)number(value, 1, 64); break;
+    case OPTION_GROUP: options->group = word(value, 60); break;
+    case OPTION_WARM_UP: options->warm_up = number(value, 0, 10000000000ULL); break;
+    case OPTION_BINARY: options->binary = true; break;
     case OPTION_HELP: fputs(USAGE, stdout); exit(0);
     default: misuse("unknown option", "see below");
     }
@@ -182,8 +202,21 @@ static void check_nats(const struct options *options) {
     if (options->messages < options->connections && options->mode != MODE_NATS_IDLE) misuse("--messages", "less than one for each publisher");
 }
 
+static void check_rocketmq(const struct options *options) {
+    bool batches = options->mode == MODE_ROCKETMQ_BATCH;
+    word(options->topic, 60);
+    if (options->size_bytes < 12) misuse("--size", "at least 12: a body begins with the number of its message");
+    if (batches && (options->messages % options->batch || options->warm_up % options->batch)) misuse("--messages, --warm-up", "not a multiple of --batch");
+    if (batches && (uint64_t)options->batch * (options->size_bytes + 100u) > 4 << 20) misuse("--batch", "over the 4 MiB of a body");
+    if (options->mode == MODE_ROCKETMQ_PULL && options->connections > options->queues) misuse("--connections", "more than there are queues");
+}
+
 static void check(const struct options *options) {
     if (!(options->deadline_s > 0 && options->deadline_s <= 86400)) misuse("--deadline", "not within 0 to 86400");
+    if (options->mode >= MODE_ROCKETMQ_SEND) {
+        check_rocketmq(options);
+        return;
+    }
     if (options->mode >= MODE_NATS_PUB) {
         check_nats(options);
         return;
@@ -212,6 +245,7 @@ void parse_options(int argument_count, char **arguments, struct options *options
         .mode = parse_mode(arguments[1]), .mode_name = arguments[1], .host = "127.0.0.1", .port = 4150,
         .topic = "bench", .channel = "bench", .messages = 100000, .size_bytes = 200, .batch = 200, .connections = 1,
         .consumers = 1, .window = 4, .rdy = 2500, .channels = 1, .topics = 1, .rate = 2000, .deadline_s = 60, .queue = "workers", .subscriptions = 1,
+        .group = "bench", .queues = 4,
     };
     if (options->mode == MODE_IDLE) options->rdy = 0;
     int code;

@@ -15,7 +15,7 @@ static double microseconds_at(const struct run *run, double quantile) {
     return (double)run->samples_ns[index] / 1e3;
 }
 
-static double cpu_s(void) {
+double cpu_seconds(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
@@ -59,7 +59,7 @@ void report_samples(const struct run *run) {
 void report_begin(const struct run *run, uint64_t done, bool complete) {
     double seconds = (double)(run->ended_ns - run->started_ns) / 1e9;
     printf("{\"mode\":\"%s\",\"complete\":%s,\"messages\":%llu,\"seconds\":%.6f,\"rate\":%.0f,\"cpu_seconds\":%.3f", run->options.mode_name,
-           complete ? "true" : "false", (unsigned long long)done, seconds, (double)done / seconds, cpu_s());
+           complete ? "true" : "false", (unsigned long long)done, seconds, (double)done / seconds, cpu_seconds() - run->cpu_before_s);
 }
 
 void report(const struct run *run) {

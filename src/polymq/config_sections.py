@@ -301,11 +301,58 @@ class NatsSettings:
 
 @dataclass(frozen=True, slots=True)
 class RocketmqSettings:
-    """The RocketMQ remoting protocol."""
+    """The RocketMQ remoting protocol. Every port answers in both roles, as name server and as broker."""
 
-    namesrv: Address | None = listener(None, "the name server's role (standard port 9876)", flag="--rocketmq-namesrv", planned=True)
-    broker: Address | None = listener(None, "the broker's role (10911)", flag="--rocketmq", planned=True)
-    vip: Address | None = listener(None, "the broker's VIP channel (10909)", flag="--rocketmq-vip", planned=True)
+    namesrv: Address | None = listener(None, "where clients ask for routes (standard port 9876)", flag="--rocketmq-namesrv")
+    broker: Address | None = listener(None, "where they send and pull (10911)", flag="--rocketmq")
+    vip: Address | None = listener(
+        None, "the same once more, for clients up to 4.4 that send to the broker's port - 2 (10909)", flag="--rocketmq-vip"
+    )
+    advertised_host: str = setting(
+        "", TextKind(), "the host that routes give to clients; empty: the address by which each of them has come", flag="--rocketmq-host"
+    )
+    advertised_port: int = setting(0, CountKind(0, 65535), "… and the port; 0: the broker's one that was opened")
+    broker_name: str = setting("", TextKind(), "this node's name in routes and queues, which clients keep; empty: this machine's name")
+    cluster_name: str = setting("DefaultCluster", TextKind(), "the cluster that this node says it belongs to")
+    name_servers: tuple[str, ...] = setting(
+        (),
+        TextsKind(),
+        "other name servers (RocketMQ's or polymq's) that are told of this node and its topics, HOST:PORT each",
+        flag="--rocketmq-register",
+    )
+    register_interval_ns: int = setting(
+        30 * SECOND_NS, DurationKind(SECOND_NS, 3600 * SECOND_NS), "how often they are told again; they forget who is silent for 120 s"
+    )
+    auto_create_topics: bool = setting(default=True, kind=SwitchKind(), explanation="whether a topic comes into being when it is sent to")
+    auto_create_on_route: bool = setting(
+        default=True,
+        kind=SwitchKind(),
+        explanation="… and when a client asks for its route, so that consumers need not wait for the first message",
+    )
+    default_queues: int = setting(
+        4, CountKind(1, limits.PARTITIONS_PER_TOPIC_MAX), "how many queues such a topic has (queues are the partitions of its log)"
+    )
+    delay_levels: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", TextKind(), "the delays that levels 1, 2, … stand for"
+    )
+    timer_max_delay_ns: int = setting(
+        3 * DAY_NS, DurationKind(SECOND_NS, DURATION_MAX_NS), "the longest delay of messages with a time of their own (5.x timers)"
+    )
+    max_message_size_bytes: int = setting(4 << 20, SizeKind(1, 4 << 20), "the largest body of a message")
+    retention_age_ns: int = setting(
+        72 * HOUR_NS,
+        DurationKind(0, DURATION_MAX_NS),
+        "messages sent by RocketMQ's clients stay this long where nobody consumes the topic; 0: as long as the disk has room",
+    )
+    channel_idle_ns: int = setting(
+        120 * SECOND_NS, DurationKind(SECOND_NS, 3600 * SECOND_NS), "a connection that says nothing for so long is closed"
+    )
+    acl_file: str = setting(
+        "", TextKind(), "who may do what: a file in the form of RocketMQ's plain_acl.yml; requests must be signed then; read at start"
+    )
+    tls_cert: str = setting("", TextKind(), "a file with this server's certificate (PEM); clients may come by TLS then, on the same ports")
+    tls_key: str = setting("", TextKind(), "… and with its key")
+    tls_required: bool = setting(default=False, kind=SwitchKind(), explanation="whether they must")
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +423,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         "phpmq": PhpmqSettings,
     }
 )
-PLANNED_SECTIONS: Final = frozenset({"rocketmq"})
+PLANNED_SECTIONS: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

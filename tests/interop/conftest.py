@@ -22,6 +22,7 @@ NUMBERS = itertools.count()
 # What tests have measured and no test judges: their property, and what it is.
 MEASURED = {
     "gap": "after kill -9 of the second of three NATS servers",
+    "twice": "messages that came twice while members of a RocketMQ group came and went",
     "wait": "while a NATS server does not read its route",
 }
 # Servers and clients are processes of their own; they run the source beside these tests, installed or not.
@@ -97,14 +98,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # What these prove has to hold at any time: they are tried once.
-TRIED_ONCE = ("archive", "gaps", "mesh", "routes", "route_abuse", "route_imports", "second_step", "shares")
+NATS_ONCE = ("archive", "gaps", "mesh", "routes", "route_abuse", "route_imports", "second_step", "shares")
+TRIED_ONCE = {*(f"test_nats_{name}" for name in NATS_ONCE), "test_rocketmq_groups"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the other tests be tried again: real servers and clients have races of their own; whatever needed it is in the summary."""
-    once = {f"test_nats_{name}" for name in TRIED_ONCE}
     for item in items:
-        if item.path.stem not in once:
+        if item.path.stem not in TRIED_ONCE:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

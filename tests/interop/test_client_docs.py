@@ -1,4 +1,7 @@
-"""The examples of docs/CLIENTS_PYTHON.md, each as a program of its own, against nsqd with nsqlookupd and against polymq."""
+"""The examples of docs/CLIENTS_PYTHON.md, each as a program of its own, against nsqd with nsqlookupd and against polymq.
+
+Those of RocketMQ are run by test_rocketmq_own_client.py.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from tests.unit.wire.authority import Authority
 
 PAGE = ROOT / "docs" / "CLIENTS_PYTHON.md"
-# Those of PHPMQ, at the end, are in test_phpmq.py.
+# Those of PHPMQ and RocketMQ, behind them, have tests of their own.
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text().partition("\n## PHPMQ\n")[0], re.DOTALL)
 PUBLISHED = ["AA7 delayed", "BA9 boards", "DL1149 departed", "UA2 landed"]
 # Python's own writes the end of a line by itself, and another thread's line may come between.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from polymq import limits
 from polymq.core import journal_entries
-from polymq.core.cursor_group import CursorGroup
+from polymq.core.cursor_group import NOT_COMMITTED, CursorGroup
 from polymq.core.followers import Followers
 from polymq.core.group import GroupKind
 from polymq.core.live_group import LiveGroup
@@ -31,6 +31,8 @@ class Catalogue:
 
     def __init__(self, kernel: Kernel) -> None:
         self.topics: dict[tuple[str, str], Topic] = {}
+        # Whose partition has which number.
+        self.owners: dict[int, tuple[Topic, Partition]] = {}
         self.names = TopicNames()
         self.next_number = 0
         self.next_group_id = 1
@@ -65,6 +67,25 @@ class Catalogue:
         """Take a topic in that has been made, here or by a process before."""
         self.topics[topic.namespace, topic.name] = topic
         self.names.add(topic.namespace, topic.name)
+        self.owners.update((partition.number, (topic, partition)) for partition in topic.partitions)
+
+    def add_partitions(self, topic: Topic, count: int) -> None:
+        """Give a topic more partitions; its groups have them from their first message on. Raises Refusal when numbers have run out."""
+        assert count > 0
+        numbers = [self._take_number() for _ in range(count)]
+        self._kernel.journal(journal_entries.catalogue("topic_grown", namespace=topic.namespace, name=topic.name, numbers=numbers))
+        first = len(topic.partitions)
+        logs = [self._kernel.store.create_log(number, sync=topic.sync) for number in numbers]
+        fresh = [Partition(first + index, log) for index, log in enumerate(logs)]
+        held = topic.held_anywhere
+        topic.partitions += fresh
+        self.owners.update((partition.number, (topic, partition)) for partition in fresh)
+        if held:
+            topic.hold()
+        self.journal_held(topic)
+        for group in topic.groups.values():
+            group.grown(count)
+            self._kernel.wake(group)
 
     def _take_number(self) -> int:
         if self.next_number > limits.PARTITION_NUMBER_MAX:
@@ -81,6 +102,7 @@ class Catalogue:
         del self.topics[topic.namespace, topic.name]
         self.names.remove(topic.namespace, topic.name)
         for partition in topic.partitions:
+            del self.owners[partition.number]
             if partition.schedule is not None:
                 partition.schedule.close()
                 self._kernel.store.delete_log(partition.schedule.log.number)
@@ -141,7 +163,7 @@ class Catalogue:
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def create_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool) -> Group:
-        """Make a group: it starts at what the topic holds, else at the end."""
+        """Make a group: it starts at what the topic holds, else at the end. One of cursors has committed nothing."""
         assert name not in topic.groups
         group_id = self.next_group_id
         self.next_group_id += 1
@@ -149,6 +171,8 @@ class Catalogue:
             partition.log.end if partition.held_from is None else max(partition.held_from, partition.log.start)
             for partition in topic.partitions
         ]
+        if kind is GroupKind.CURSOR:
+            starts = [NOT_COMMITTED] * len(starts)
         ephemeral = ephemeral or kind is GroupKind.LIVE
         if not ephemeral:
             self._kernel.journal(
@@ -287,7 +311,10 @@ def _topic_entries(topic: Topic) -> Iterator[bytes]:
 def _group_entries(group: Group) -> Iterator[bytes]:
     """Give what replaces all that is known about a group."""
     topic = group.topic
-    starts = [group.first_needed(partition.index) for partition in topic.partitions]
+    if isinstance(group, CursorGroup):
+        starts = list(group.committed)
+    else:
+        starts = [group.first_needed(partition.index) for partition in topic.partitions]
     yield journal_entries.catalogue(
         "group_created",
         id=group.id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from polymq.core import journal_entries
 from polymq.core.group import Delivery, GroupKind, Subscription
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from polymq.core.ports import Listener
     from polymq.core.topic import Partition, Topic
 
-__all__ = ["CursorGroup"]
+__all__ = ["NOT_COMMITTED", "CursorGroup"]
+
+# In the place of an offset: nobody has committed one for this partition.
+NOT_COMMITTED: Final = -1
 
 
 class CursorGroup:
@@ -33,9 +36,11 @@ class CursorGroup:
         self._owners = 0
 
     def commit(self, partition_index: int, offset: int) -> None:
-        """Note where the group goes on; raises Refusal if that is outside the log. Going back is allowed."""
+        """Note where the group goes on, or NOT_COMMITTED; raises Refusal if that is outside the log. Going back is allowed."""
+        if offset == self.committed[partition_index]:
+            return
         log = self.topic.partitions[partition_index].log
-        if not log.start <= offset <= log.end:
+        if offset != NOT_COMMITTED and not log.start <= offset <= log.end:
             raise Refusal(RefusalCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside {log.start} … {log.end}")
         self.committed[partition_index] = offset
         self._kernel.journal(journal_entries.cursor(self.id, log.number, offset))
@@ -69,5 +74,9 @@ class CursorGroup:
             self.commit(partition.index, partition.log.readable)
 
     def first_needed(self, partition_index: int) -> int:
-        """Give the committed offset."""
-        return self.committed[partition_index]
+        """Give the committed offset; while there is none everything is kept."""
+        return max(self.committed[partition_index], 0)
+
+    def grown(self, count: int) -> None:
+        """Take note of new partitions: nothing is committed for them."""
+        self.committed += [NOT_COMMITTED] * count

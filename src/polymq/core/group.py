@@ -119,5 +119,8 @@ class Group(Protocol):
     def released(self, partition: Partition, base_offset: int, runs: bytes) -> None:
         """Hear that scheduled messages were appended at `base_offset`; `runs` says which of the schedule's log (`Schedule`)."""
 
+    def grown(self, count: int) -> None:
+        """Take note that the topic has so many partitions more."""
+
     def first_needed(self, partition_index: int) -> int:
         """Give the first offset of a partition that this group may still want."""

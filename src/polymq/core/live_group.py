@@ -84,6 +84,11 @@ class LiveGroup:
             for partition, reader in zip(self.topic.partitions, readers, strict=True):
                 reader.seek(partition.log.readable)
 
+    def grown(self, count: int) -> None:
+        """Show every consumer the new partitions as well."""
+        for readers in self._readers.values():
+            readers += [partition.log.reader(0) for partition in self.topic.partitions[-count:]]
+
     def first_needed(self, partition_index: int) -> int:
         """Hold nothing back from retention."""
         return self.topic.partitions[partition_index].log.end

@@ -76,6 +76,9 @@ class Outlet:
                     continue
                 self._make_room()
                 self._places[topic] = [_Place(partition) for partition in topic.partitions]
+            places = self._places[topic]
+            if len(places) < len(topic.partitions):
+                places += [_Place(partition) for partition in topic.partitions[len(places) :]]
             self._behind[topic] = None
 
     def _make_room(self) -> None:

@@ -41,6 +41,14 @@ class Reader(Protocol):
         None: there is nothing readable, or (`waiting`) the disk is being read and a later turn will have it.
         """
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it waits for the disk, and would still do so if it were asked again."""
+
+    @property
+    def keeps_copy(self) -> bool:
+        """Whether it keeps a piece of the log in memory, or has asked for one: `seek` lets go of it."""
+
     def skip_origin(self, origin: int) -> int:
         """Move behind whole batches of one origin, if they come next; returns how many records that is. Cost: their headers."""
 
@@ -79,6 +87,9 @@ class Log(Protocol):
         """What `records.PRODUCER_BROKER` marks behind the last checkpoint: (first offset, epoch, note) as found at the start."""
 
     def append(self, batch: MessageBatch, *, now_ns: int, origin: int) -> Ticket: ...
+    def append_run(self, records: memoryview, count: int, *, now_ns: int, origin: int) -> Ticket:
+        """Append encoded records that have no time of their own, together with what this turn appended before."""
+
     def append_messages(
         self,
         messages: Sequence[Message],

@@ -18,7 +18,7 @@ import orjson
 from polymq import limits
 from polymq.core import journal_entries as entries
 from polymq.core.ahead import LEFT_OUT
-from polymq.core.cursor_group import CursorGroup
+from polymq.core.cursor_group import NOT_COMMITTED, CursorGroup
 from polymq.core.group import GroupKind
 from polymq.core.lease_window import LeaseWindow
 from polymq.core.policies import GroupPolicy, TopicPolicy
@@ -114,6 +114,18 @@ class _Replay:
         self.topics[namespace, name] = topic
         self.owners.update(dict.fromkeys(numbers, topic))
         self.next_number = max(self.next_number, *(number + 1 for number in numbers))
+
+    def op_topic_grown(self, *, namespace: str, name: str, numbers: list[int]) -> None:
+        self.next_number = max(self.next_number, *(number + 1 for number in numbers))
+        topic = self.topics.get((namespace, name))
+        if topic is None:
+            return
+        topic.numbers += numbers
+        topic.held += [0] * len(numbers)
+        self.owners.update(dict.fromkeys(numbers, topic))
+        for group in self.members.get((namespace, name), {}).values():
+            first = NOT_COMMITTED if group.kind == GroupKind.CURSOR.value else 0
+            group.starts += [first] * (len(topic.numbers) - len(group.starts))
 
     def op_topic_deleted(self, *, namespace: str, name: str) -> None:
         for group_id in self.members.pop((namespace, name), ()):

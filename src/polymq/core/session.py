@@ -12,13 +12,14 @@ from polymq import limits
 from polymq.core import inspection
 from polymq.core.access import STRANGER, Action
 from polymq.core.bounds import admit
-from polymq.core.cursor_group import CursorGroup
+from polymq.core.cursor_door import CursorDoor
 from polymq.core.group import GroupKind, Subscription
 from polymq.core.policies import NO_TOPIC_POLICY
+from polymq.core.rewinding import rewind
 from polymq.core.view_making import Latency, peer_unknown, producer_view, topic_view
 from polymq.core.windows import Windows
 from polymq.core.work_group import WorkGroup
-from polymq.errors import Refusal, RefusalCode, StoreFailed
+from polymq.errors import Refusal, RefusalCode
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from polymq.core.group import Group
     from polymq.core.interest.targets import Entry, Target
     from polymq.core.policies import GroupPolicy, TopicPolicy
-    from polymq.core.ports import Listener, Log, Ticket
-    from polymq.core.topic import Topic
+    from polymq.core.ports import Listener, Ticket
+    from polymq.core.topic import Partition, Topic
     from polymq.core.views import DeferredView, PeekedView, PeerView, ProducerView, ScheduledView, TopicView
     from polymq.wire.live import LiveBatch
     from polymq.wire.records import Message
@@ -42,7 +43,7 @@ __all__ = ["Session"]
 _ALLOWED_MAX = 1024
 
 
-class Session(Windows):
+class Session(CursorDoor, Windows):
     """What one principal may do. Every method raises Refusal with the reason when it may not or cannot."""
 
     def __init__(self, broker: Broker, principal: Principal) -> None:
@@ -120,23 +121,37 @@ class Session(Windows):
 
         All go where the first one's key says, if it has one.
         """
-        size_bytes = sum(len(message.body) for message in messages)
         target = self._found(topic)
-        if target.policy is not NO_TOPIC_POLICY:
-            admit(target, messages=len(messages), size_bytes=size_bytes)
         key = messages[0].key
         partition = target.pick() if key is None else target.pick_for(key)
-        wall_ns = self._kernel.wall_ns()
         if delay_ns > 0:
-            schedule = self.broker.catalogue.schedule(target, partition)
-            ticket = schedule.publish_messages(messages, due_ns=_due_ns(wall_ns, delay_ns), wall_ns=wall_ns, origin=origin)
-        else:
-            ticket = partition.append_messages(messages, wall_ns=wall_ns, origin=origin)
-            self._kernel.fresh[target] = None
+            return self.publish_later(topic, partition.index, messages, origin=origin, delay_ns=delay_ns)[0]
+        size_bytes = sum(len(message.body) for message in messages)
+        if target.policy is not NO_TOPIC_POLICY:
+            admit(target, messages=len(messages), size_bytes=size_bytes)
+        ticket = partition.append_messages(messages, wall_ns=self._kernel.wall_ns(), origin=origin)
+        self._kernel.fresh[target] = None
         target.message_count += len(messages)
         target.message_bytes += size_bytes
         self.published[topic] = self.published.get(topic, 0) + len(messages)
         return ticket
+
+    def publish_later(self, topic: str, index: int, messages: Sequence[Message], *, origin: int, delay_ns: int) -> tuple[Ticket, int]:
+        """Store messages to be appended to one of the topic's partitions after a delay; gives the first one's id while it waits, too."""
+        size_bytes = sum(len(message.body) for message in messages)
+        target = self._found(topic)
+        partition = target.partition(index)
+        if target.policy is not NO_TOPIC_POLICY:
+            admit(target, messages=len(messages), size_bytes=size_bytes)
+        wall_ns = self._kernel.wall_ns()
+        due_ns = _due_ns(wall_ns, delay_ns)
+        schedule = self.broker.catalogue.schedule(target, partition)
+        message_id = schedule.log.number << limits.OFFSET_BITS | schedule.log.end
+        ticket = schedule.publish_messages(messages, due_ns=due_ns, wall_ns=wall_ns, origin=origin)
+        target.message_count += len(messages)
+        target.message_bytes += size_bytes
+        self.published[topic] = self.published.get(topic, 0) + len(messages)
+        return ticket, message_id
 
     def _found(self, name: str) -> Topic:
         """Find what is published to, as it was found before if it is still there."""
@@ -144,6 +159,29 @@ class Session(Windows):
         if target is None or self._topics.get((target.namespace, name)) is not target:
             target = self._target(name)
         return target
+
+    def publish_run(
+        self, topic: str, partition: int, records: memoryview, count: int, *, origin: int, partitions: int | None = None
+    ) -> tuple[Ticket, Partition, int]:
+        """Append encoded records that have no time of their own to one partition, whole or not at all.
+
+        `partition` counts within the topic, a negative one is any. A topic that is not there is made with so many `partitions`; 0: it is
+        not. Gives the partition, and the offset of the first record.
+        """
+        target = self._targets.get(topic)
+        if target is None or self._topics.get((target.namespace, topic)) is not target:
+            target = self._target(topic, partitions)
+        size_bytes = len(records) - count * RECORD_OVERHEAD_BYTES
+        if target.policy is not NO_TOPIC_POLICY:
+            admit(target, messages=count, size_bytes=size_bytes)
+        chosen = target.partition(partition) if partition >= 0 else target.pick()
+        first = chosen.log.end
+        ticket = chosen.append_run(records, count, wall_ns=self._kernel.wall_ns(), origin=origin)
+        self._kernel.fresh[target] = None
+        target.message_count += count
+        target.message_bytes += size_bytes
+        self.published[topic] = self.published.get(topic, 0) + count
+        return ticket, chosen, first
 
     def publish_records(self, topic: str, partition: int, records: memoryview, count: int, *, time_ns: int, origin: int) -> Ticket:
         """Append records that are encoded already, with times of their own as differences to `time_ns`; creates the topic.
@@ -155,10 +193,10 @@ class Session(Windows):
         self._kernel.fresh[target] = None
         return ticket
 
-    def _target(self, name: str) -> Topic:
+    def _target(self, name: str, partitions: int | None = None) -> Topic:
         self._authorize(Action.PUBLISH, name)
         self._refuse_when_stopping()
-        target = self._ensure(name)
+        target = self._topic(name) if partitions == 0 else self._ensure(name, partitions=partitions)
         self._targets[name] = target
         return target
 
@@ -168,15 +206,21 @@ class Session(Windows):
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
-    def ensure_topic(self, topic: str, *, ephemeral: bool = False) -> None:
-        """Make a topic if it is not there."""
-        self._authorize(Action.PUBLISH, topic)
-        self._ensure(topic, ephemeral=ephemeral)
+    def ensure_topic(self, topic: str, *, partitions: int | None = None, ephemeral: bool = False, action: Action = Action.PUBLISH) -> None:
+        """Make a topic if it is not there, for who may do `action` with it; an existing one keeps its partitions."""
+        self._authorize(action, topic)
+        self._ensure(topic, partitions=partitions, ephemeral=ephemeral)
 
     def create_topic(self, topic: str, *, partitions: int | None = None, sync: bool | None = None, ephemeral: bool = False) -> None:
         """Make a topic if it is not there; an existing one keeps its partitions."""
         self._authorize(Action.MANAGE, topic)
         self._ensure(topic, partitions=partitions, sync=sync, ephemeral=ephemeral)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Give a topic so many partitions more."""
+        self._authorize(Action.MANAGE, topic)
+        self._refuse_when_stopping()
+        self.broker.catalogue.add_partitions(self._topic(topic), count)
 
     def delete_topic(self, topic: str) -> None:
         """Remove a topic, its groups and its messages."""
@@ -258,6 +302,8 @@ class Session(Windows):
     def _ensure_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool) -> Group:
         found = topic.groups.get(name)
         if found is not None:
+            if found.kind is not kind:
+                raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{name} is not a {kind.value} group")
             return found
         if not name or len(name.encode()) > limits.NAME_SIZE_BYTES_MAX:
             raise Refusal(RefusalCode.GROUP_NAME_INVALID)
@@ -399,38 +445,6 @@ class Session(Windows):
         """Say whether live messages of this name are to be stored."""
         return self.broker.live.space(self.principal.namespace).interest.keeps(name)
 
-    # -- reading ---------------------------------------------------------------------------------------------------
-
-    def log(self, topic: str, partition: int) -> Log:
-        """Give one partition for reading; `partition` counts within the topic."""
-        self._authorize(Action.READ, topic)
-        partitions = self._topic(topic).partitions
-        if not 0 <= partition < len(partitions):
-            raise _no_partition(topic, len(partitions))
-        return partitions[partition].log
-
-    def partition_count(self, topic: str) -> int:
-        """Say how many partitions a topic has."""
-        self._authorize_look(topic)
-        return len(self._topic(topic).partitions)
-
-    def commit_offset(self, topic: str, group: str, partition: int, offset: int) -> None:
-        """Note where a cursor group goes on; makes the group."""
-        self._authorize(Action.SUBSCRIBE, topic, group)
-        self.log(topic, partition)
-        found = self._ensure_group(self._topic(topic), group, GroupKind.CURSOR, ephemeral=False)
-        if not isinstance(found, CursorGroup):
-            raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{group} is not a cursor group")
-        found.commit(partition, offset)
-
-    def committed(self, topic: str, group: str) -> list[int]:
-        """Give a cursor group's committed offsets, one per partition."""
-        self._authorize(Action.READ, topic, group)
-        found = self._group(topic, group)
-        if not isinstance(found, CursorGroup):
-            raise Refusal(RefusalCode.GROUP_NOT_FOUND, f"{group} is not a cursor group")
-        return list(found.committed)
-
     # -- single messages -------------------------------------------------------------------------------------------
 
     def scheduled(self, topic: str, *, after: int = -1, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[ScheduledView] | None:
@@ -473,21 +487,8 @@ class Session(Windows):
         self._authorize(Action.MANAGE, topic, group)
         assert (offset is None) != (time_ns is None)
         found = self._work_group(topic, group)
-        if partition is not None and not 0 <= partition < len(found.shares):
-            raise _no_partition(topic, len(found.shares))
-        shares = found.shares if partition is None else [found.shares[partition]]
-        targets: list[int] = []
-        for share in shares:
-            try:
-                target = share.partition.log.offset_at(time_ns) if time_ns is not None else offset
-            except StoreFailed as error:
-                raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
-            if target is None:
-                return False
-            targets.append(target)
-        for share, target in zip(shares, targets, strict=True):
-            found.rewind(share, target)
-        return True
+        shares = found.shares if partition is None else [found.shares[found.topic.partition(partition).index]]
+        return rewind(found, shares, offset=offset, time_ns=time_ns)
 
     # -- policies --------------------------------------------------------------------------------------------------
 
@@ -552,6 +553,10 @@ class Session(Windows):
 
     # -- access ----------------------------------------------------------------------------------------------------
 
+    def require(self, action: Action, topic: str, group: str = "") -> None:
+        """Raise Refusal if that may not be done: for what a gateway does by itself."""
+        self._authorize(action, topic, group)
+
     def _authorize(self, action: Action, topic: str, group: str = "") -> None:
         if not self._may(action, topic, group):
             if self._expired:
@@ -577,10 +582,6 @@ class Session(Windows):
     def _refuse_when_stopping(self) -> None:
         if self.broker.stopping:
             raise Refusal(RefusalCode.SHUTTING_DOWN)
-
-
-def _no_partition(topic: str, count: int) -> Refusal:
-    return Refusal(RefusalCode.TOPIC_NOT_FOUND, f"topic {topic} has partitions 0 … {count - 1}")
 
 
 def _due_ns(wall_ns: int, delay_ns: int) -> int:

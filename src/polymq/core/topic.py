@@ -103,6 +103,16 @@ class Partition:
         except StoreFailed as error:
             raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
 
+    def append_run(self, records: memoryview, count: int, *, wall_ns: int, origin: int) -> Ticket:
+        """Stage encoded records that have no time of their own; raises Refusal."""
+        self.last_time_ns = max(self.last_time_ns, wall_ns)
+        try:
+            return self.log.append_run(records, count, now_ns=self.last_time_ns, origin=origin)
+        except StoreFull as error:
+            raise Refusal(RefusalCode.STORE_FULL, str(error)) from error
+        except StoreFailed as error:
+            raise Refusal(RefusalCode.STORE_FAILED, str(error)) from error
+
     def append_messages(self, messages: Sequence[Message], *, wall_ns: int, origin: int) -> Ticket:
         """Stage messages that have more than a body, as a batch of their own; raises Refusal."""
         self.last_time_ns = max(self.last_time_ns, wall_ns)
@@ -158,6 +168,12 @@ class Topic:
         self.message_count = 0
         self.message_bytes = 0
         self._turn = 0
+
+    def partition(self, index: int) -> Partition:
+        """Give one of the partitions; raises Refusal when there is none of that index."""
+        if not 0 <= index < len(self.partitions):
+            raise Refusal(RefusalCode.TOPIC_NOT_FOUND, f"topic {self.name} has partitions 0 … {len(self.partitions) - 1}")
+        return self.partitions[index]
 
     def pick(self) -> Partition:
         """Choose where the next batch goes: in turn, passing over partitions that take no writes."""

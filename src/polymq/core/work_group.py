@@ -545,6 +545,16 @@ class WorkGroup(Leases):
         for number, floor in self.schedule_floors.items():
             yield journal_entries.schedule_floor(self.id, number, floor)
 
+    def grown(self, count: int) -> None:
+        """Work through new partitions from their beginning."""
+        for partition in self.topic.partitions[-count:]:
+            share = Share(partition, LeaseWindow(partition.number, 0, self._kernel.slots_dense))
+            if self.latency is not None:
+                share.times = DeliveryTimes()
+            self.shares.append(share)
+            self.by_number[partition.number] = share
+            self.counted_from.append(0)
+
     def first_needed(self, partition_index: int) -> int:
         """Give the first offset of a partition that may still be delivered."""
         return self.shares[partition_index].window.first_unsettled()

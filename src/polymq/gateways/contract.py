@@ -38,12 +38,14 @@ HANDSHAKE_END: Final = "EOF"
 class Peer:
     """Who is at the other end: `host` and `port` of the peer (a path and 0 for a unix socket), and where it came in.
 
-    `host` of somebody who came by IPv4 is an address of IPv4, whatever the listener is.
+    `host` of somebody who came by IPv4 is an address of IPv4, whatever the listener is. `local_host` is the address of ours that
+    it has reached, for listeners that were told to find out.
     """
 
     host: str
     port: int
     listener: str = ""
+    local_host: str = ""
 
     @property
     def remote_host(self) -> str:

@@ -41,6 +41,7 @@ from polymq.server.nats_mount import make_house
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
 from polymq.server.phpmq_mount import open_phpmq
+from polymq.server.rocketmq_mount import ROLES, make_parts, wanted_addresses
 from polymq.server.shell import ROOM_KEPT, ROOM_TO_REFUSE
 from polymq.server.statistics import register_answers, register_connections
 from polymq.server.tls import http_requires_tls, server_context, tcp_requires_tls
@@ -120,6 +121,7 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
         registry = mount_lookup(node, backlog, mounts)
         mount_nats(node, backlog, mounts)
         mounts += [Mount(each.what, each.listener, each.factory, room=each.room) for each in open_phpmq(node, backlog)]
+        mount_rocketmq(node, backlog, mounts)
         mount_door(node, backlog, mounts)
     except ConfigError:
         for mount in mounts:
@@ -318,6 +320,22 @@ def mount_nats(node: Node, backlog: int, mounts: list[Mount]) -> None:
     bridge(node.broker, node.settings.nats)
 
 
+def mount_rocketmq(node: Node, backlog: int, mounts: list[Mount]) -> None:
+    """Open what RocketMQ's section asks for: the same house behind every port."""
+    listeners: dict[str, SocketListener] = {}
+    try:
+        for role, address in wanted_addresses(node.settings.rocketmq).items():
+            listeners[role] = _listen(f"rocketmq.{role}", address, backlog, tells_local=True)
+        if not listeners:
+            return
+        parts = make_parts(node, {role: listener.bound for role, listener in listeners.items()})
+    except ConfigError:
+        for listener in listeners.values():
+            listener.close()
+        raise
+    mounts += [Mount(ROLES[role], listener, parts.factory) for role, listener in listeners.items()]
+
+
 def mount_lookup(node: Node, backlog: int, mounts: list[Mount]) -> Registry | None:
     """Open the lookup role, and give what it will know."""
     section = node.settings.nsq
@@ -400,9 +418,9 @@ def _change_log_level(level: str) -> None:
     logging.getLogger("polymq").setLevel(_LEVELS.get(level, level.upper()))
 
 
-def _listen(name: str, address: Address, backlog: int) -> SocketListener:
+def _listen(name: str, address: Address, backlog: int, *, tells_local: bool = False) -> SocketListener:
     try:
-        return SocketListener(address, backlog=backlog)
+        return SocketListener(address, backlog=backlog, tells_local=tells_local)
     except OSError as error:
         raise ConfigError([f"{name}: cannot listen on {format_address(address)}: {error.strerror or error}"]) from error
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from polymq.server.nats_settings import NatsServerSettings, SubjectRules, TlsSettings
     from polymq.server.node import Node
 
-__all__ = ["RouteTls", "make_cluster", "make_route_tls"]
+__all__ = ["RouteTls", "make_cluster", "make_route_tls", "own_addresses"]
 
 _ANY: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, not listened on
 _NAME_RANDOM_BYTES: Final = 16
@@ -127,11 +127,11 @@ def _client_urls(settings: NatsServerSettings, port: int) -> tuple[str, ...]:
     told = settings.client_advertise
     if told is not None:
         return (format_address(TcpAddress(told.host, told.port or port)),)
-    hosts = (settings.listen.host,) if settings.listen.host not in _ANY else _own_addresses()
+    hosts = (settings.listen.host,) if settings.listen.host not in _ANY else own_addresses()
     return tuple(format_address(TcpAddress(host, port)) for host in hosts)
 
 
-def _own_addresses() -> tuple[str, ...]:
+def own_addresses() -> tuple[str, ...]:
     """List this machine's addresses for others, as far as the system tells; if it has none, the one for itself."""
     found: dict[str, None] = {}
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -46,9 +46,13 @@ class SocketStream:
 class SocketListener:
     """A listening socket as a `Listener`."""
 
-    def __init__(self, address: Address, *, backlog: int) -> None:
-        """Bind and listen; raises OSError. A unix socket that nobody listens on any more is replaced."""
+    def __init__(self, address: Address, *, backlog: int, tells_local: bool = False) -> None:
+        """Bind and listen; raises OSError. A unix socket that nobody listens on any more is replaced.
+
+        `tells_local`: peers' `local_host` says which address of ours they have reached.
+        """
         self._path = ""
+        self._tells_local = tells_local
         self.bound: Address = address  # with the port that was opened
         if isinstance(address, UnixAddress):
             self._path = address.path
@@ -72,7 +76,8 @@ class SocketListener:
             return SocketStream(connected), Peer(host=self._path, port=0, listener=self.address)
         # Answers are gathered into one write per turn already; waiting for more would only add a delay.
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return SocketStream(connected), Peer(host=_plain(peer[0]), port=peer[1], listener=self.address)
+        local = _plain(connected.getsockname()[0]) if self._tells_local else ""
+        return SocketStream(connected), Peer(host=_plain(peer[0]), port=peer[1], listener=self.address, local_host=local)
 
     def close(self) -> None:
         """Take no more connections; a unix socket's file goes."""

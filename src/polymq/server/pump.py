@@ -91,6 +91,7 @@ class Pump:
         self._again: list[Connection] = []
         self._unfolding = Unfolding(clock, self._unfold)
         self._rung: list[Connection] = []
+        self._unsettled = False  # what somebody waits for may need another turn's commit
 
     @property
     def connections(self) -> Collection[Connection]:
@@ -173,6 +174,7 @@ class Pump:
     def end_turn(self) -> None:
         """Do everything that is not reading: time, commit, deliveries, writing."""
         broker, store = self._broker, self._store
+        self._unsettled = False
         if self._again:
             self._feed_all_again()
         if self._unfolding:
@@ -184,8 +186,8 @@ class Pump:
         if self._rung:
             self._wake()
         if not self._dirty and not self._gated:
-            # Nobody is to be answered, so nothing that is sent now can promise what has not been written yet: what
-            # settles have made room for can go out at once, and the peer works while the journal is written.
+            # Nobody is to be answered, so nothing that is sent now can promise what has not been written yet: what settles
+            # have made room for can go out at once, and the peer works while the journal is written.
             deliveries = broker.dispatch()
             if deliveries:
                 self._deliver(deliveries)
@@ -193,14 +195,17 @@ class Pump:
         store.commit()
         if store.unwritten:
             self._hang_up(store.unwritten)
-        if self._gated:
-            # Who only publishes has its answer first, and goes on while everything else is looked after.
+        if self._gated:  # who only publishes has its answer first, and goes on while everything else is looked after
             self._settle()
             self._flush_publishers()
         store.poll()
         if self._gated:
             self._settle()
+        rung_count = len(self._rung)
         self._deliver(broker.dispatch())
+        if len(self._rung) > rung_count:
+            self._wake(rung_count)  # what they wait for has just been committed
+            self._unsettled = bool(self._gated)
         if self._dirty:
             self._flush_all()
         if store.congested is not self._congested:
@@ -231,7 +236,7 @@ class Pump:
 
     def due_ns(self) -> int | None:
         """When `end_turn` is wanted although nothing is readable, monotonic; may be past; None: not by itself."""
-        if self._dirty or self._again or self._unfolding or self._rung:
+        if self._dirty or self._again or self._unfolding or self._rung or self._unsettled:
             return _AT_ONCE
         return min([due for due in (self._broker.due_ns(), self._store.due_ns, self._timers.due_ns()) if due is not None], default=None)
 
@@ -419,9 +424,9 @@ class Pump:
                 connection.gateway.overdue = name is PumpTimer.WRITE
                 self._drop(connection, "the peer does not read" if name is PumpTimer.WRITE else "")
 
-    def _wake(self) -> None:
-        """Call the gateways that rang; one that rings again meanwhile is called in the next turn."""
-        rung, self._rung[:] = list(self._rung), []
+    def _wake(self, first: int = 0) -> None:
+        """Call the gateways that rang, all or the last; one that rings again meanwhile is called in the next turn."""
+        rung, self._rung[first:] = self._rung[first:], []
         for connection in rung:
             if connection.state is _OPEN:
                 self._call(connection, connection.gateway.woken)
@@ -515,8 +520,6 @@ class Pump:
         elif left < OUTBOX_SIZE_BYTES_LOW and (connection.blocked or connection.wants_writable):
             connection.blocked = connection.wants_writable = False
             self._call(connection, connection.gateway.writable)
-
-    # Watching
 
     def _follow(self, connection: Connection) -> None:
         """Watch for what is wanted."""

@@ -253,6 +253,24 @@ class Log:
         assert ticket is not None
         return ticket
 
+    def append_run(self, records: memoryview, count: int, *, now_ns: int, origin: int) -> Ticket:
+        """Stage encoded records that have no time of their own as `append` does with bodies: never split, together with what came before."""
+        size = len(records)
+        at = self._staged
+        if origin != self._batch_origin or at + size - self._batch_at > self._target or at + size > self._room:
+            at = self._begin_batch(size, origin, now_ns)
+        buffer = self._buffer
+        assert buffer is not None
+        self._staged = end = at + size
+        if end > len(buffer):
+            buffer.extend(bytes(end - len(buffer) + len(buffer) // 2))
+        buffer[at:end] = records
+        self._batch_count += count
+        self.end += count
+        ticket = self._ticket
+        assert ticket is not None
+        return ticket
+
     def append_messages(
         self, messages: Sequence[Message], *, now_ns: int, origin: int, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1
     ) -> Ticket:

@@ -105,6 +105,16 @@ class Reader:
             base_time_ns=time_ns,
         )
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it waits for the disk, and would still do so if it were asked again."""
+        return self._request is not None and not self._request.ready
+
+    @property
+    def keeps_copy(self) -> bool:
+        """Whether it keeps a piece of the log in memory, or has asked for one: `seek` lets go of it."""
+        return self._window is not None or self._request is not None
+
     def skip_origin(self, origin: int) -> int:
         """Move behind the next batches that have come from one protocol, or are not visible yet; returns how many records that is.
 

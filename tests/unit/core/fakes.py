@@ -63,8 +63,17 @@ class FakeReader:
         self.offset = offset
         self.waiting = False
 
+    @property
+    def is_stalled(self) -> bool:
+        return self.waiting and self.log.cold
+
+    @property
+    def keeps_copy(self) -> bool:
+        return self.waiting
+
     def seek(self, offset: int) -> None:
         self.offset = offset
+        self.waiting = False
 
     def skip_origin(self, origin: int) -> int:
         begun = self.offset
@@ -168,6 +177,9 @@ class FakeLog:
         target = bytearray(batch.size_bytes + 8 * batch.count)
         assert encode_bodies(target, 0, batch) == len(target)
         return self._add(bytes(target), batch.count, now_ns, origin)
+
+    def append_run(self, records: memoryview, count: int, *, now_ns: int, origin: int) -> FakeTicket:
+        return self._add(bytes(records), count, now_ns, origin)
 
     def append_messages(self, messages: Sequence[Message], *, now_ns: int, origin: int, **_producer: int) -> FakeTicket:
         records = b"".join(encode_message(message, now_ns) for message in messages)

@@ -4,7 +4,10 @@ from itertools import pairwise
 
 import pytest
 
+from polymq import limits
+from polymq.core.ports import TicketState
 from polymq.errors import Refusal, RefusalCode, StoreFull
+from polymq.wire.records import Message
 
 from .conftest import SECOND_NS, World, inbox
 
@@ -219,3 +222,19 @@ def test_a_schedule_that_cannot_be_read_keeps_what_waits(single: World) -> None:
     single.store.logs[1].failed = ""
     single.wait(1)
     assert single.store.logs[0].end == 1
+
+
+def test_a_message_can_be_deferred_for_one_partition_of_several_and_is_still_there_after_a_kill() -> None:
+    world = World(4)
+    world.session.ensure_topic("t")
+    ticket, message_id = world.session.publish_later("t", 2, [Message(b"x")], origin=2, delay_ns=SECOND_NS)
+    world.turn()
+    assert ticket.state is TicketState.DONE
+    assert (message_id >> limits.OFFSET_BITS, message_id & limits.OFFSET_MAX) == (4, 0)
+    world.restart()
+    assert world.view().scheduled == 1
+    world.wait(1)
+    assert [world.store.logs[number].end for number in range(4)] == [0, 0, 1, 0]
+    with pytest.raises(Refusal) as refused:
+        world.session.publish_later("t", 4, [Message(b"x")], origin=2, delay_ns=SECOND_NS)
+    assert refused.value.code is RefusalCode.TOPIC_NOT_FOUND

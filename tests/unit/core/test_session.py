@@ -7,6 +7,7 @@ import pytest
 from polymq import limits
 from polymq.core.access import Action, Principal
 from polymq.core.broker import Broker
+from polymq.core.group import GroupKind
 from polymq.core.settings import CoreSettings
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.wire.batch import Message
@@ -223,3 +224,18 @@ def test_messages_that_cannot_be_stored_are_refused(single: World, delay_s: int,
         with pytest.raises(Refusal) as refused:
             single.session.publish_messages("t", [Message(b"x")], origin=1, delay_ns=delay_s * SECOND_NS)
         assert refused.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"), [(GroupKind.CURSOR, GroupKind.WORK), (GroupKind.WORK, GroupKind.CURSOR), (GroupKind.WORK, GroupKind.LIVE)]
+)
+def test_a_group_of_another_kind_is_not_joined(single: World, there: GroupKind, wanted: GroupKind) -> None:
+    single.session.ensure_topic("t")
+    single.session.create_group("t", "g", kind=there)
+    for join in (
+        lambda: single.consume("t", "g", 1, kind=wanted),
+        lambda: single.session.create_group("t", "g", kind=wanted),
+    ):
+        with pytest.raises(Refusal) as refused:
+            join()
+        assert (refused.value.code, refused.value.text) == (RefusalCode.GROUP_NAME_INVALID, f"g is not a {wanted.value} group")

@@ -151,14 +151,14 @@ def test_where_clients_find_this_server(monkeypatch: pytest.MonkeyPatch) -> None
     assert Story(settings, client_advertise=TcpAddress("c.example", 9)).cluster.facts.connect_urls == ("c.example:9",)
     quiet = Story(replace(settings, no_advertise=True)).cluster.facts
     assert (quiet.connect_urls, quiet.tells_clients) == ((), False)
-    monkeypatch.setattr(module, "_own_addresses", lambda: ("10.0.0.7", "10.0.0.8"))
+    monkeypatch.setattr(module, "own_addresses", lambda: ("10.0.0.7", "10.0.0.8"))
     everywhere = NatsServerSettings(listen=TcpAddress("0.0.0.0", 4222))
     assert module._client_urls(everywhere, 4222) == ("10.0.0.7:4222", "10.0.0.8:4222")
     assert module._client_urls(NatsServerSettings(listen=TcpAddress("::1", 4222)), 4222) == ("[::1]:4222",)
 
 
 def test_this_machine_has_an_address() -> None:
-    found = module._own_addresses()
+    found = module.own_addresses()
     assert found
     assert len(found) == len(set(found))
     assert found == ("127.0.0.1",) or not any(host.startswith("127.") for host in found)

@@ -1,0 +1,1 @@
+"""RocketMQ: the gateway of brokers and name servers, over the core."""

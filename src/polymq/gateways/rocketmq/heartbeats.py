@@ -1,0 +1,138 @@
+"""Heartbeats and what else is asked about groups: 34, 35 and 38.
+
+The real broker's answers: 34 says only that all went well, and what it cannot register is not registered; 35 never
+fails; 38 of a group without members is an error.
+
+Source: RocketMQ 4.9.8, ClientManageProcessor, ConsumerManageProcessor. Read next: `members.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from polymq.core.group import GroupKind
+from polymq.errors import Refusal
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, required
+from polymq.gateways.rocketmq.joining import read_body, require_group
+from polymq.gateways.rocketmq.members import Joining, Subscription
+from polymq.protocols.rocketmq.bodies import encode_consumer_list, parse_heartbeat
+from polymq.protocols.rocketmq.codes import Language, RequestCode, ResponseCode
+from polymq.protocols.rocketmq.names import is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
+from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, GROUPS_PER_HEARTBEAT_MAX, SUBSCRIPTIONS_PER_HEARTBEAT_MAX
+
+if TYPE_CHECKING:
+    from polymq.gateways.rocketmq.answers import Handler
+    from polymq.gateways.rocketmq.client import RocketmqClient
+    from polymq.protocols.rocketmq.bodies import ConsumerData, Heartbeat
+    from polymq.protocols.rocketmq.bodies import Subscription as Said
+    from polymq.protocols.rocketmq.events import Request
+
+__all__ = ["HANDLERS"]
+
+_TAG: Final = "TAG"
+_EVERYTHING: Final = frozenset({"", "*"})
+_CLUSTERING: Final = "CLUSTERING"
+_RETRY_QUEUES: Final = 1
+
+
+def _heartbeat(client: RocketmqClient, request: Request) -> Answer:
+    """Register a client in all its groups; nothing of it if it may not join one of them."""
+    heartbeat = read_body(request, parse_heartbeat)
+    if not heartbeat.client_id:
+        return Answer()
+    if len(heartbeat.client_id) > CLIENT_ID_SIZE_MAX:
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"a client id has at most {CLIENT_ID_SIZE_MAX} characters")
+    if len(heartbeat.producers) + len(heartbeat.consumers) > GROUPS_PER_HEARTBEAT_MAX:
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"more than {GROUPS_PER_HEARTBEAT_MAX} groups in one heartbeat")
+    if sum(len(said.subscriptions) for said in heartbeat.consumers) > SUBSCRIPTIONS_PER_HEARTBEAT_MAX:
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"more than {SUBSCRIPTIONS_PER_HEARTBEAT_MAX} subscriptions in one heartbeat")
+    consumers = [said for said in heartbeat.consumers if is_valid_group(said.group)]
+    for said in consumers:
+        require_group(client.session, said.group, (each.topic for each in said.subscriptions))
+    problem = _produce(client, request, heartbeat)
+    for said in consumers:
+        problem = _consume(client, request, heartbeat.client_id, said) or problem
+    return Answer() if problem is None else Answer(ResponseCode.SYSTEM_ERROR, problem)
+
+
+def _produce(client: RocketmqClient, request: Request, heartbeat: Heartbeat) -> str | None:
+    """Register a producer's groups; gives a problem."""
+    problem, language = None, _language(request.language)
+    for group in heartbeat.producers:
+        if is_valid_group(group):
+            joined = client.house.members.produce(heartbeat.client_id, client, group, language=language, version=request.version)
+            problem = joined or problem
+    return problem
+
+
+def _consume(client: RocketmqClient, request: Request, client_id: str, said: ConsumerData) -> str | None:
+    """Register a consumer in one group, and make the topic of what the group will send back; gives a problem."""
+    clash = _clash(client, said)
+    if clash is not None:
+        return clash
+    members = client.house.members
+    known = members.group(said.group)
+    if said.message_model == _CLUSTERING and known is None:
+        try:
+            client.house.topics.ensure(client.house.inner, retry_topic(said.group), _RETRY_QUEUES)
+        except Refusal as refusal:
+            return refusal.text
+    wanted = {each.topic: _subscription(each) for each in said.subscriptions if is_valid_topic(each.topic)}
+    joining = Joining(said.group, said.consume_type, said.message_model, said.consume_from_where, wanted)
+    return members.join(client_id, client, joining, language=_language(request.language), version=request.version)
+
+
+def _clash(client: RocketmqClient, said: ConsumerData) -> str | None:
+    """Say which group of another kind has the name already, at one of the topics."""
+    session, topics = client.session, client.house.broker.catalogue.topics
+    for each in said.subscriptions:
+        topic = topics.get((session.principal.namespace, to_core(each.topic)))
+        group = None if topic is None else topic.groups.get(said.group)
+        if group is not None and group.kind is not GroupKind.CURSOR:
+            kind = "a work group (an NSQ channel)" if group.kind is GroupKind.WORK else "a group of another kind"
+            return f"group {said.group} of topic {each.topic} is {kind}: consumers of RocketMQ need another name"
+    return None
+
+
+def _subscription(said: Said) -> Subscription:
+    """Work out which tags are wanted, as the real broker reads it: the client's hashes, if it has given any."""
+    everything = said.class_filter or said.expression in _EVERYTHING or said.expression_type != _TAG
+    codes = None
+    if not everything:
+        tags = said.tags or tuple(tag.strip() for tag in said.expression.split("||"))
+        codes = frozenset(said.codes or (tag_hash(tag) for tag in tags if tag))
+    return Subscription(said.topic, said.expression, said.expression_type, said.version, codes, said.class_filter, said.tags)
+
+
+def _language(number: int) -> str:
+    try:
+        return Language(number).name
+    except ValueError:
+        return Language.OTHER.name
+
+
+def _unregister(client: RocketmqClient, request: Request) -> Answer:
+    """Let a client go from a group of each kind."""
+    ext = request.ext
+    client.house.members.leave(
+        ext.get("clientID", ""), client, consumers=ext.get("consumerGroup", ""), producers=ext.get("producerGroup", "")
+    )
+    return Answer()
+
+
+def _consumer_list(client: RocketmqClient, request: Request) -> Answer:
+    """Name the members of a group, for everybody in the same order."""
+    name = required(request, "consumerGroup")
+    if is_valid_group(name):
+        require_group(client.session, name)
+    group = client.house.members.group(name)
+    if group is None:
+        return Answer(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+    return Answer(body=encode_consumer_list(tuple(group.client_ids())))
+
+
+HANDLERS: Final[dict[int, Handler]] = {
+    RequestCode.HEART_BEAT: _heartbeat,
+    RequestCode.UNREGISTER_CLIENT: _unregister,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _consumer_list,
+}

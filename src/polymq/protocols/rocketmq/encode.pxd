@@ -1,0 +1,2 @@
+from polymq.protocols.rocketmq.sends cimport Orders, Sends
+from polymq.wire.inline cimport copy, store_u32_be

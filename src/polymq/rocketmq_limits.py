@@ -1,0 +1,185 @@
+"""Every limit that RocketMQ's part of polymq keeps, with its reason: `limits.py` for that one protocol."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from polymq.limits import BATCH_SIZE_BYTES_MAX, MESSAGE_SIZE_BYTES_MAX, OFFSET_BITS, PARTITION_BITS, PENDING_INPUT_SIZE_BYTES_MAX
+
+__all__ = [
+    "CLIENT_ID_SIZE_MAX",
+    "COLD_PULLS_MAX",
+    "COLD_READERS_MAX",
+    "DELAY_LEVELS_MAX",
+    "FILTERS_REMEMBERED_MAX",
+    "FRAME_SIZE_BYTES_MAX",
+    "GROUPS_PER_HEARTBEAT_MAX",
+    "GROUP_SIZE_BYTES_MAX",
+    "HEADER_SIZE_BYTES_MAX",
+    "JOBS_MAX",
+    "JOBS_PER_CONNECTION_MAX",
+    "JOB_STEPS_PER_TURN_MAX",
+    "JSON_BODY_SIZE_BYTES_MAX",
+    "JSON_DEPTH_MAX",
+    "JSON_VALUES_MAX",
+    "KEYS_PER_CONNECTION_MAX",
+    "LOCKED_QUEUES_MAX",
+    "LOCKED_QUEUES_PER_REQUEST_MAX",
+    "MEMBERS_MAX",
+    "MESSAGE_COUNT_PER_BATCH_MAX",
+    "MESSAGE_COUNT_PER_PULL_MAX",
+    "NAMED_BROKERS_MAX",
+    "NAMED_SILENCE_NS_MAX",
+    "NAMED_TOPICS_MAX",
+    "PHYSICAL_OFFSET_BITS",
+    "PLACES_PER_CONNECTION_MAX",
+    "PLACES_REMEMBERED_MAX",
+    "PROPERTIES_SIZE_BYTES_MAX",
+    "PULLS_MAX",
+    "PULLS_PER_CONNECTION_MAX",
+    "PULL_HOLD_NS_MAX",
+    "PULL_SCAN_RECORDS_MAX",
+    "PULL_SCAN_SIZE_BYTES_MAX",
+    "PULL_SIZE_BYTES_MAX",
+    "PULL_SIZE_BYTES_PER_FEED_MAX",
+    "PULL_SUBSCRIPTION_WAIT_NS",
+    "QUERY_ANSWER_SIZE_BYTES_MAX",
+    "QUERY_MESSAGES_MAX",
+    "QUERY_NS_MAX",
+    "QUERY_PIECE_SIZE_BYTES",
+    "QUERY_SIZE_BYTES_MAX",
+    "QUEUES_PER_TOPIC_MAX",
+    "READERS_PER_CONNECTION_MAX",
+    "RECORD_SIZE_BYTES_MAX",
+    "REGISTRATION_NAME_SIZE_MAX",
+    "REGISTRATION_SIZE_BYTES_MAX",
+    "REGISTRATION_TOPICS_MAX",
+    "REQUESTS_PER_FEED_MAX",
+    "ROUTE_QUEUES_MAX",
+    "SENDS_PER_FEED_MAX",
+    "SUBSCRIPTIONS_MAX",
+    "SUBSCRIPTIONS_PER_HEARTBEAT_MAX",
+    "SUBSCRIPTIONS_PER_MEMBER_MAX",
+    "TOPICS_REMEMBERED_MAX",
+    "TOPIC_LIST_MAX",
+    "TOPIC_SIZE_BYTES_MAX",
+    "UNUSUAL_HEADER_SIZE_BYTES_MAX",
+    "YOUNG_QUEUE_SIZE_BYTES_MAX",
+]
+
+# com.rocketmq.remoting.frameMaxLength: what every real peer takes. It counts all of the frame but its first four bytes.
+FRAME_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+# A real peer knows no limit but the frame's. The largest header that makes sense holds 32 KiB of properties, six bytes for each
+# where JSON escapes it. Two megabytes take the decoder's scanner 2 ms, during which nobody else is served.
+HEADER_SIZE_BYTES_MAX: Final = 2 * 1024 * 1024
+# A header that is unlike any real peer's goes through Python's JSON, which takes 10 ms for a megabyte.
+UNUSUAL_HEADER_SIZE_BYTES_MAX: Final = 1024 * 1024
+# Heartbeats and their like: a client with 1,000 groups says 500 KB. Read in one piece, so they hold up everybody.
+JSON_BODY_SIZE_BYTES_MAX: Final = 1024 * 1024
+# The deepest body of a real peer has 7 levels.
+JSON_DEPTH_MAX: Final = 64
+# Each is a Python object of 50 to 100 bytes: a body of empty lists would be a hundred times its size.
+JSON_VALUES_MAX: Final = 200_000
+
+# As RocketMQ has them. A stored message keeps a topic's size in a byte with a sign, and that of properties in two of them.
+TOPIC_SIZE_BYTES_MAX: Final = 127
+PROPERTIES_SIZE_BYTES_MAX: Final = 32767
+# The retry topic of a group, `%RETRY%` and its name, must be possible, too.
+GROUP_SIZE_BYTES_MAX: Final = 120
+
+# A frame with one message as large as may be must fit what a client takes: larger ones, of other protocols, are passed over.
+RECORD_SIZE_BYTES_MAX: Final = FRAME_SIZE_BYTES_MAX - 64 * 1024
+# 4 MiB of messages without bodies are 200,000; a real client puts at most some thousands into one.
+MESSAGE_COUNT_PER_BATCH_MAX: Final = 65_536
+# maxTransferCountOnMessageInMemory and maxTransferBytesOnMessageInMemory of RocketMQ 4.9.8.
+MESSAGE_COUNT_PER_PULL_MAX: Final = 32
+PULL_SIZE_BYTES_MAX: Final = 256 * 1024
+
+# What one feed decodes before the gateway acts on it: columns of 40 bytes for each send, an object for each other request.
+SENDS_PER_FEED_MAX: Final = 4096
+REQUESTS_PER_FEED_MAX: Final = 128
+# A decoder remembers the topics that its client sends to, and forgets all of them when there are more.
+TOPICS_REMEMBERED_MAX: Final = 1024
+
+# A message's physical offset is its partition's number and the lower bits of its offset. JavaScript's numbers hold 53 bits.
+# So a message is found again as long as its partition keeps fewer than 2,147,483,648 behind it.
+PHYSICAL_OFFSET_BITS: Final = 53 - PARTITION_BITS
+
+# What other brokers register with our name server: a cluster has some dozens of them, and a name or an address that is longer is a mistake.
+NAMED_BROKERS_MAX: Final = 1000
+NAMED_TOPICS_MAX: Final = 200_000  # of all brokers: 60 MB
+NAMED_SILENCE_NS_MAX: Final = 600 * 1_000_000_000
+REGISTRATION_NAME_SIZE_MAX: Final = 255
+# A topic takes 130 bytes of JSON, and twice its name. Read in one piece: 50 ms for as many as there may be, and names of 20 characters.
+REGISTRATION_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
+REGISTRATION_TOPICS_MAX: Final = 20_000
+# BenchmarkTest has 1024 with a real broker.
+ROUTE_QUEUES_MAX: Final = 65_536
+# Names in one answer: 1 MB, and 10 ms to write.
+TOPIC_LIST_MAX: Final = 50_000
+# One client has one key; a proxy may speak for some.
+KEYS_PER_CONNECTION_MAX: Final = 64
+
+assert REGISTRATION_TOPICS_MAX * (2 * TOPIC_SIZE_BYTES_MAX + 130) < REGISTRATION_SIZE_BYTES_MAX < FRAME_SIZE_BYTES_MAX
+
+# A real client id is an address, a process and a time: 40 characters.
+CLIENT_ID_SIZE_MAX: Final = 512
+# A process with so many groups says 1 MB every 30 seconds, which is what a body may have.
+GROUPS_PER_HEARTBEAT_MAX: Final = 2_000
+# Clients in groups, of consumers and producers: about 500 bytes each. Ten thousand processes with ten groups each.
+MEMBERS_MAX: Final = 100_000
+# What members have subscribed to, all together: about 500 bytes each, and the hashes of tags. Most have two.
+SUBSCRIPTIONS_MAX: Final = 400_000
+SUBSCRIPTIONS_PER_MEMBER_MAX: Final = 2_000
+# Each takes about 5 µs to register, during which nobody else is served.
+SUBSCRIPTIONS_PER_HEARTBEAT_MAX: Final = 10_000
+# Queues that orderly consumers have for themselves: about 300 bytes each. A request names those of one topic, or of all.
+LOCKED_QUEUES_MAX: Final = 200_000
+LOCKED_QUEUES_PER_REQUEST_MAX: Final = 10_000
+# RocketMQ has 18; each message names one, so they cost nothing.
+DELAY_LEVELS_MAX: Final = 1_000
+# A queue is a partition with files of its own. Real topics have 4 to 16; more than 1,024 is a slip.
+QUEUES_PER_TOPIC_MAX: Final = 1024
+# Filters of pulls are parsed once each.
+FILTERS_REMEMBERED_MAX: Final = 4096
+# A new group of a queue that begins at 0 and is no larger starts there: RocketMQ's rule is "in memory", 40 % of it.
+YOUNG_QUEUE_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+# Where the messages of a queue are said to be is worked out once for each; 300 bytes.
+PLACES_REMEMBERED_MAX: Final = 16_384
+# The queues that one connection sends to.
+PLACES_PER_CONNECTION_MAX: Final = 1024
+# A consumer holds one pull for each queue that it has: 1,000 topics of four queues are 4,000. Each is 700 bytes here.
+PULLS_PER_CONNECTION_MAX: Final = 8192
+PULLS_MAX: Final = 65_536
+# Real clients ask for 15 to 20 s, and give up 10 s later; longer than 25 s and the connection may count as idle.
+PULL_HOLD_NS_MAX: Final = 25_000_000_000
+# A pull that knows of a newer subscription than we do waits so long for the heartbeat that tells of it: it follows at once.
+PULL_SUBSCRIPTION_WAIT_NS: Final = 1_000_000_000
+# What a filter may reject for one pull: 800 index entries in RocketMQ. Here a record costs 20 ns to look at: 0.3 ms.
+PULL_SCAN_RECORDS_MAX: Final = 16_384
+PULL_SCAN_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
+# What one connection's pulls may put out in one go; the others wait until that is written.
+PULL_SIZE_BYTES_PER_FEED_MAX: Final = 1024 * 1024
+# Places in the log that a connection goes on reading from: 200 bytes each, and found again if there are more.
+READERS_PER_CONNECTION_MAX: Final = 4096
+# Of those that read what is not in memory, each with a copy of 256 KiB, or of 4 MiB as long as there is room: all connections together.
+COLD_READERS_MAX: Final = 256
+# Reads of the disk for pulls at the same time; the others wait their turn.
+COLD_PULLS_MAX: Final = 64
+# Questions that are answered over some turns, of one connection and in all: each reads 512 KiB a turn at most.
+JOBS_PER_CONNECTION_MAX: Final = 128
+JOBS_MAX: Final = 1024
+# What all of them together may do in a turn: about a millisecond, if it is in memory.
+JOB_STEPS_PER_TURN_MAX: Final = 4
+# A query by key: messages it gives, what it looks through, and for how long (clients wait for 3 to 6 s). A message of any size may be the first.
+QUERY_MESSAGES_MAX: Final = 64
+QUERY_ANSWER_SIZE_BYTES_MAX: Final = 1024 * 1024
+QUERY_PIECE_SIZE_BYTES: Final = 512 * 1024
+QUERY_SIZE_BYTES_MAX: Final = 512 * 1024 * 1024
+QUERY_NS_MAX: Final = 2_500_000_000
+
+assert 24 <= PHYSICAL_OFFSET_BITS <= OFFSET_BITS
+assert FRAME_SIZE_BYTES_MAX <= PENDING_INPUT_SIZE_BYTES_MAX
+assert HEADER_SIZE_BYTES_MAX >= UNUSUAL_HEADER_SIZE_BYTES_MAX > 6 * PROPERTIES_SIZE_BYTES_MAX
+assert FRAME_SIZE_BYTES_MAX < BATCH_SIZE_BYTES_MAX or RECORD_SIZE_BYTES_MAX > MESSAGE_SIZE_BYTES_MAX
+assert len("%RETRY%") + GROUP_SIZE_BYTES_MAX <= TOPIC_SIZE_BYTES_MAX

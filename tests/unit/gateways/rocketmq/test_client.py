@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from polymq.gateways.rocketmq.answers import Answer
+from polymq.gateways.rocketmq.client import packed
+from polymq.gateways.rocketmq.handlers import HANDLERS
+from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
+from polymq.protocols.rocketmq.encode import encode_response
+
+from .harness import Talk, World
+
+if TYPE_CHECKING:
+    from polymq.gateways.rocketmq.client import RocketmqClient
+    from polymq.protocols.rocketmq.events import Request
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def talk(world: World) -> Talk:
+    return world.connect()
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_what_nobody_takes_care_of_is_not_supported(talk: Talk, *, binary: bool) -> None:
+    answer = talk.ask(9999, binary=binary)
+    assert (answer.code, answer.remark) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, " request type 9999 not supported")
+
+
+def test_a_bug_of_ours_is_an_error_in_words_and_the_connection_goes_on(talk: Talk, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_client: RocketmqClient, _request: Request) -> Answer:
+        raise ZeroDivisionError
+
+    HANDLERS[7777] = fail
+    try:
+        answer = talk.ask(7777)
+    finally:
+        del HANDLERS[7777]
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "internal error")
+    assert "ZeroDivisionError" in caplog.text
+    assert talk.ask(9999).code == 3
+
+
+def test_whoever_wants_no_answer_gets_none(talk: Talk) -> None:
+    talk.send(talk.frame(9999, oneway=True), talk.frame(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": 0}, oneway=True))
+    assert talk.hear() == []
+    assert not talk.closed
+
+
+def test_nonsense_closes_the_connection_without_a_word(talk: Talk) -> None:
+    talk.send(b"\xff" * 100)
+    assert talk.closed
+    assert talk.hear() == []
+
+
+def test_frames_may_come_in_any_pieces(talk: Talk) -> None:
+    frame = talk.frame(9999) + talk.frame(9998)
+    talk.send(*(frame[at : at + 1] for at in range(len(frame))))
+    assert [answer.opaque for answer in talk.hear()] == [1, 2]
+
+
+def test_answers_of_clients_are_no_requests(talk: Talk) -> None:
+    talk.send(encode_response(0, 5))
+    assert talk.hear() == []
+    assert not talk.closed
+
+
+def test_a_connection_that_says_nothing_is_given_up(world: World, talk: Talk) -> None:
+    world.wait(100)
+    talk.ask(9999)
+    world.wait(119)
+    assert not talk.closed
+    world.wait(2)
+    assert talk.closed
+
+
+def test_the_server_asks_from_wherever_it_is(world: World, talk: Talk) -> None:
+    other = world.connect()
+    other.client.send_request(40, {"consumerGroup": "G"})
+    world.turn()
+    (told,) = other.hear()
+    assert (told.code, told.ext, told.response, told.oneway) == (40, {"consumerGroup": "G"}, False, True)
+
+    def handler(client: RocketmqClient, _request: Request) -> Answer:
+        client.send_request(40, {"consumerGroup": "mine"})
+        other.client.send_request(40, {"consumerGroup": "theirs"})
+        return Answer()
+
+    HANDLERS[7778] = handler
+    try:
+        talk.send(talk.frame(7778))
+    finally:
+        del HANDLERS[7778]
+    assert [frame.response for frame in talk.hear()] == [False, True]
+    assert [frame.ext["consumerGroup"] for frame in other.hear()] == ["theirs"]
+
+
+def test_who_is_gone_is_told_nothing(world: World, talk: Talk) -> None:
+    talk.stream.input_ended = True
+    world.pump.readable(talk.connection)
+    assert talk.client.gone
+    assert world.house.members.gone == [talk.client]
+    assert not world.house.clients
+    talk.client.send_request(40, {})
+    world.turn()
+    assert talk.hear() == []
+
+
+def test_a_gate_may_refuse_every_request(world: World, talk: Talk) -> None:
+    class Gate:
+        def admit(self, client: RocketmqClient, request: Request) -> Answer | None:
+            return None if request.ext.get("AccessKey") else Answer(ResponseCode.NO_PERMISSION, "no")
+
+    world.house.gate = Gate()
+    assert talk.ask(9999).remark == "no"
+    assert talk.ask(9999, {"AccessKey": "k"}).code == 3
+
+
+def test_readers_are_few(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polymq.gateways.rocketmq.client.READERS_PER_CONNECTION_MAX", 2)
+    talk.put("T")
+    log = world.log("T")
+    first = talk.client.reader("A", log)
+    assert talk.client.reader("A", log) is first
+    assert talk.client.reader("B", log) is not first
+    talk.client.reader("C", log)
+    assert talk.client.reader("A", log) is not first
+
+
+def test_addresses_are_as_message_ids_hold_them(world: World) -> None:
+    assert packed("192.0.2.1") == bytes([192, 0, 2, 1])
+    assert len(packed("::1")) == 16
+    assert packed("a.example") == b""
+    assert world.connect(host="2001:db8::1").client.born_host[:4] == bytes([0x20, 1, 0xD, 0xB8])
+    world.house.facts.host = "broker.example"
+    assert world.connect().client.store_host == bytes([127, 0, 0, 1])
+    world.house.facts.store_host = bytes([10, 0, 0, 1])
+    assert world.connect().client.store_host == bytes([10, 0, 0, 1])

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+
+from polymq.core.access import Action, Permission, Principal
+from polymq.core.group import GroupKind
+from polymq.core.patterns import EVERYTHING, compile_pattern
+from polymq.gateways.contract import Peer
+from polymq.gateways.effects import Send
+from polymq.gateways.rocketmq import heartbeats as heartbeats_module
+from polymq.gateways.rocketmq.client import RocketmqClient
+from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
+from polymq.protocols.rocketmq.decode import Decoder
+from polymq.protocols.rocketmq.encode import encode_request
+from polymq.protocols.rocketmq.events import Request
+from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, JSON_BODY_SIZE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from polymq.gateways.effects import Effect
+
+from .group_world import SECOND_NS, Caller, GroupWorld, heartbeat, subscription
+
+BEAT = RequestCode.HEART_BEAT
+LIST = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+NOTICE = (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "G"})
+
+
+@pytest.fixture
+def world() -> GroupWorld:
+    return GroupWorld()
+
+
+@pytest.fixture
+def caller(world: GroupWorld) -> Caller:
+    return world.caller()
+
+
+def members(caller: Caller, group: str = "G") -> list[str]:
+    answer = caller.ask(LIST, consumerGroup=group)
+    assert answer.code == 0
+    found: list[str] = orjson.loads(answer.body)["consumerIdList"]
+    return found
+
+
+def topics(world: GroupWorld) -> dict[str, int]:
+    return {name: len(topic.partitions) for (_namespace, name), topic in world.broker.catalogue.topics.items()}
+
+
+def test_a_heartbeat_makes_a_member_and_the_groups_retry_topic(world: GroupWorld, caller: Caller) -> None:
+    answer = caller.ask(BEAT, heartbeat("192.0.2.2@31073#1", "G", producers=("CLIENT_INNER_PRODUCER",)))
+    assert (answer.code, answer.remark, answer.ext, answer.body) == (0, None, {}, b"")
+    assert caller.said == [NOTICE]
+    assert topics(world) == {"%RETRY%G": 1}
+    assert members(caller) == ["192.0.2.2@31073#1"]
+    assert list(world.house.members.producers) == ["CLIENT_INNER_PRODUCER"]
+
+
+def test_a_newcomer_is_told_before_its_heartbeat_is_answered_and_the_others_in_the_same_turn(world: GroupWorld, caller: Caller) -> None:
+    caller.ask(BEAT, heartbeat("a", "G"))
+    world.turn(SECOND_NS)
+    caller.said.clear()
+    other = world.caller()
+    other.ask(BEAT, heartbeat("b", "G"))
+    world.turn(SECOND_NS)
+    assert (caller.said, other.said) == ([NOTICE], [NOTICE])
+    assert members(caller) == ["a", "b"]
+
+
+def test_over_a_connection_the_notice_comes_before_the_answer_and_the_end_of_an_old_connection_evicts_nobody(world: GroupWorld) -> None:
+    """The real broker's order on the wire, with a heartbeat as a Java client has sent it."""
+    beat = encode_request(BEAT, 38, body=orjson.dumps(heartbeat("192.0.2.2@31073#1075436622474", "CG1")))
+    old, new = (RocketmqClient(world.house, Peer("192.0.2.2", port)) for port in (1000, 1001))
+    for client in (old, new):
+        effects: list[Effect] = []
+        assert client.feed(memoryview(beat), effects) == len(beat)
+        events: list[object] = []
+        data = b"".join(effect.data for effect in effects if isinstance(effect, Send))
+        Decoder(world.house.settings, server=False).feed(memoryview(data), events)  # type: ignore[arg-type]
+        answers = [event for event in events if isinstance(event, Request)]
+        if client is old:
+            assert [(each.code, each.opaque, each.flag) for each in answers] == [(40, 1, 2), (0, 38, 1)]
+            assert answers[0].ext == {"consumerGroup": "CG1"}
+            assert answers[1].version == 409
+    old.ended()
+    assert members(world.caller(), "CG1") == ["192.0.2.2@31073#1075436622474"]
+    rung: list[bool] = []
+    new.ring = lambda: rung.append(True)
+    world.turn(SECOND_NS)
+    said: list[Effect] = []
+    new.woken(said)
+    assert (len(rung), len(said)) == (1, 1)
+    new.ended()
+    assert world.house.members.group("CG1") is None
+
+
+def test_broadcasting_consumers_have_no_retry_topic(world: GroupWorld, caller: Caller) -> None:
+    assert caller.ask(BEAT, heartbeat("a", "G", messageModel="BROADCASTING")).code == 0
+    assert topics(world) == {}
+    assert members(caller) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b'{"clientID":{}}',
+        b'{"consumerDataSet":[{"groupName":"G"}],"producerDataSet":[]}',
+        b'{"clientID":"a"}\n',
+        b'{"clientID":"a","producerDataSet":null,"consumerDataSet":null}',
+        b'{"clientID":"a","producerDataSet":[{"groupName":""}],"consumerDataSet":[{"groupName":""}],"heartbeatFingerprint":0,"withoutSub":false}',
+    ],
+)
+def test_what_clients_leave_out_or_name_with_nothing_does_not_matter(world: GroupWorld, caller: Caller, body: bytes) -> None:
+    assert caller.ask(BEAT, body).code == 0
+    assert len(world.house.members) == 0
+
+
+def test_a_subscription_without_a_type_is_one_by_tags(world: GroupWorld, caller: Caller) -> None:
+    said = subscription("T", "TagA || TagB")
+    del said["expressionType"], said["codeSet"], said["tagsSet"]
+    caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=[said]))
+    found = world.house.members.subscription("G", "T")
+    assert found is not None
+    assert (found.codes, found.expression_type) == (frozenset({2598919, 2598920}), "TAG")
+
+
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [
+        ({"codeSet": [2598919], "tagsSet": ["TagA"], "subString": "TagA"}, frozenset({2598919})),
+        ({"subString": ""}, None),
+        ({"subString": "*"}, None),
+        ({"subString": "TagA", "codeSet": [2598919], "classFilterMode": True}, None),
+        ({"subString": "a > 1", "expressionType": "SQL92"}, None),
+    ],
+)
+def test_which_tags_are_wanted_is_what_the_client_says(
+    world: GroupWorld, caller: Caller, more: dict[str, object], codes: frozenset[int] | None
+) -> None:
+    caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=[subscription("T", **more)]))  # type: ignore[arg-type]
+    found = world.house.members.subscription("G", "T")
+    assert found is not None
+    assert found.codes == codes
+
+
+@pytest.mark.parametrize("group", ["", " ", "a b", "ä", "x" * 121])
+def test_groups_that_cannot_be_are_left_out_and_the_others_are_registered(world: GroupWorld, caller: Caller, group: str) -> None:
+    assert caller.ask(BEAT, heartbeat("a", group, "G", producers=(group, "P"))).code == 0
+    assert (list(world.house.members.groups), list(world.house.members.producers)) == (["G"], ["P"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"nonsense",
+        b"{" * 100_000,
+        b'{"clientID":"%b"}' % (b"x" * (CLIENT_ID_SIZE_MAX + 1)),
+        b'{"clientID":"a"}' + b" " * JSON_BODY_SIZE_BYTES_MAX,
+    ],
+)
+def test_a_heartbeat_that_is_none_is_an_error_in_words(world: GroupWorld, caller: Caller, body: bytes) -> None:
+    answer = caller.ask(BEAT, body)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark
+    assert len(answer.remark) < 500
+    assert len(world.house.members) == 0
+
+
+def test_a_heartbeat_names_so_many_groups_at_most(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats_module, "GROUPS_PER_HEARTBEAT_MAX", 2)
+    assert caller.ask(BEAT, heartbeat("a", "G", producers=("P",))).code == 0
+    assert caller.ask(BEAT, heartbeat("b", "G", "H", producers=("P",))).code == ResponseCode.SYSTEM_ERROR
+    assert members(caller) == ["a"]
+
+
+def test_a_heartbeat_names_so_many_subscriptions_at_most(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats_module, "SUBSCRIPTIONS_PER_HEARTBEAT_MAX", 4)
+    assert caller.ask(BEAT, heartbeat("a", "G", "H")).code == 0
+    assert caller.ask(BEAT, heartbeat("b", "G", "H", "I")).code == ResponseCode.SYSTEM_ERROR
+    assert members(caller) == ["a"]
+
+
+def test_pulls_that_wait_for_a_newer_subscription_look_again(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller.ask(BEAT, heartbeat("a", "G", version=1))
+    heard: list[str] = []
+    monkeypatch.setattr(world.house.members, "_on_news", heard.append)
+    caller.ask(BEAT, heartbeat("a", "G", version=1))
+    assert heard == []
+    caller.ask(BEAT, heartbeat("a", "G", version=2))
+    assert heard == ["G"]
+
+
+def test_a_name_that_an_nsq_channel_has_is_refused_in_words_and_the_other_groups_are_registered(world: GroupWorld, caller: Caller) -> None:
+    caller.session.create_topic("T")
+    caller.session.create_group("T", "G", kind=GroupKind.WORK)
+    answer = caller.ask(BEAT, heartbeat("a", "G", "H"))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == "group G of topic T is a work group (an NSQ channel): consumers of RocketMQ need another name"
+    assert list(world.house.members.groups) == ["H"]
+
+
+# -- rights ----------------------------------------------------------------------------------------------------------
+
+
+def test_who_may_not_join_a_group_is_not_registered_at_all() -> None:
+    retry = Permission(frozenset({Action.SUBSCRIBE}), EVERYTHING, (compile_pattern("^G$"),))
+    world = GroupWorld(principal=Principal("reader", permissions=(retry,)))
+    caller = world.caller()
+    assert caller.ask(BEAT, heartbeat("a", "G")).code == 0
+    assert topics(world) == {"%RETRY%G": 1}
+    answer = caller.ask(BEAT, heartbeat("a", "G", "H", producers=("P",)))
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert (list(world.house.members.groups), list(world.house.members.producers)) == (["G"], [])
+    assert caller.ask(LIST, consumerGroup="H").code == ResponseCode.NO_PERMISSION
+
+
+# -- leaving, asking -------------------------------------------------------------------------------------------------
+
+
+def test_leaving_never_fails(world: GroupWorld, caller: Caller) -> None:
+    caller.ask(BEAT, heartbeat("a", "G", producers=("P",)))
+    for ext in ({}, {"clientID": "b", "consumerGroup": "G"}, {"clientID": "a", "consumerGroup": "", "producerGroup": ""}):
+        assert caller.ask(RequestCode.UNREGISTER_CLIENT, said=ext).code == 0
+    assert len(world.house.members) == 2
+    assert caller.ask(RequestCode.UNREGISTER_CLIENT, clientID="a", consumerGroup="G", producerGroup="P").code == 0
+    assert len(world.house.members) == 0
+
+
+@pytest.mark.parametrize("group", ["G", "no such name", ""])
+def test_a_group_without_members_is_an_error_in_the_real_brokers_words(caller: Caller, group: str) -> None:
+    answer = caller.ask(LIST, consumerGroup=group)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+
+
+def test_a_list_of_whom_is_an_error(caller: Caller) -> None:
+    assert caller.ask(LIST).code == ResponseCode.SYSTEM_ERROR
+
+
+# -- locks -----------------------------------------------------------------------------------------------------------
+
+
+def lock_body(client_id: str, *queue_ids: int, **more: object) -> dict[str, object]:
+    queues = [{"brokerName": "broker-a", "queueId": queue_id, "topic": "T"} for queue_id in queue_ids]
+    return {"clientId": client_id, "consumerGroup": "G", "mqSet": queues, **more}
+
+
+def test_queues_are_locked_and_unlocked(caller: Caller) -> None:
+    answer = caller.ask(RequestCode.LOCK_BATCH_MQ, lock_body("a", 0, 1, onlyThisBroker=False))
+    locked = [{"brokerName": "broker-a", "queueId": queue_id, "topic": "T"} for queue_id in (0, 1)]
+    assert orjson.loads(answer.body) == {"lockOKMQSet": locked}
+    assert orjson.loads(caller.ask(RequestCode.LOCK_BATCH_MQ, lock_body("b", 1, 2)).body)["lockOKMQSet"] == [{**locked[0], "queueId": 2}]
+    assert caller.ask(RequestCode.UNLOCK_BATCH_MQ, lock_body("a", 1)).code == 0
+    assert orjson.loads(caller.ask(RequestCode.LOCK_BATCH_MQ, lock_body("b", 0, 1)).body)["lockOKMQSet"] == locked[1:]
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"clientId":"a","consumerGroup":"","mqSet":[]}'])
+def test_no_queues_are_locked_for_whomever(caller: Caller, body: bytes) -> None:
+    answer = caller.ask(RequestCode.LOCK_BATCH_MQ, body)
+    assert (answer.code, answer.body) == (0, b'{"lockOKMQSet":[]}')
+    assert caller.ask(RequestCode.UNLOCK_BATCH_MQ, body).code == 0
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"clientId":"a","consumerGroup":"a b","mqSet":[{"topic":"T","queueId":0}]}'])
+def test_locks_of_whom_are_an_error(caller: Caller, body: bytes) -> None:
+    assert caller.ask(RequestCode.LOCK_BATCH_MQ, body).code == ResponseCode.SYSTEM_ERROR
+    assert caller.ask(RequestCode.UNLOCK_BATCH_MQ, body).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_request_locks_so_many_queues_at_most(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polymq.gateways.rocketmq.locks.LOCKED_QUEUES_PER_REQUEST_MAX", 2)
+    assert caller.ask(RequestCode.LOCK_BATCH_MQ, lock_body("a", 0, 1)).code == 0
+    assert caller.ask(RequestCode.LOCK_BATCH_MQ, lock_body("a", 0, 1, 2)).code == ResponseCode.SYSTEM_ERROR
