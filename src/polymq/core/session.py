@@ -356,8 +356,7 @@ class Session(CursorDoor, Windows):
         """Leave a group; an ephemeral group goes with its last consumer."""
         if subscription in self.subscriptions:
             self.subscriptions.remove(subscription)
-        group = subscription.group
-        was_open = subscription.open
+        group, was_open = subscription.group, subscription.open
         group.unsubscribe(subscription)
         if was_open and group.ephemeral and not group.consumers:
             self._delete_group(group)
