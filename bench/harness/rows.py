@@ -3,7 +3,7 @@
 A row measures one run of one kind of server on a fresh data folder and returns its figures. Which runs there are, in
 which order, and what becomes of the figures is not decided here. Here are the rows about the broker itself; those about
 what NSQ has beside publishing and consuming are in `nsq_rows.py`, those about NATS in `nats_rows.py`, those about RocketMQ in
-`rocketmq_rows.py`.
+`rocketmq_rows.py`, those about PHPMQ in `phpmq_rows.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bench.harness.generator import LoadError
 from bench.harness.machine import SmallCache
 from bench.harness.nats_rows import NATS_ROWS
 from bench.harness.nsq_rows import NSQ_ROWS
+from bench.harness.phpmq_rows import PHPMQ_ROWS
 from bench.harness.rocketmq_rows import ROCKETMQ_ROWS
 from bench.harness.row import (
     MIB,
@@ -348,4 +349,5 @@ ROWS: tuple[Row, ...] = (
     *NSQ_ROWS,
     *NATS_ROWS,
     *ROCKETMQ_ROWS,
+    *PHPMQ_ROWS,
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from polymq import limits
+from polymq import limits, phpmq_limits
 from polymq.config_values import (
     Address,
     AddressKind,
@@ -359,8 +359,43 @@ class RocketmqSettings:
 class PhpmqSettings:
     """The PHPMQ protocol."""
 
-    tcp: Address | None = listener(None, "clients (standard port 9100)", flag="--phpmq", planned=True)
-    maintenance: Address | None = listener(None, "the maintenance console (9101)", flag="--phpmq-maintenance", planned=True)
+    tcp: Address | None = listener(None, "clients (standard port 9100)", flag="--phpmq")
+    tls: Address | None = listener(None, "clients within TLS; needs tls_cert and tls_key", flag="--phpmq-tls")
+    unix: Address | None = listener(None, "clients of this machine, unix:PATH", flag="--phpmq-unix")
+    maintenance: Address | None = listener(None, "the maintenance console (9101)", flag="--phpmq-maintenance")
+    tls_cert: str = setting("", TextKind(), "a file with this server's certificate (PEM)")
+    tls_key: str = setting("", TextKind(), "… and with its key")
+    dialect: str = setting(
+        "current",
+        ChoiceKind(("current", "legacy")),
+        "how messages are sent to clients that have not published: with their TTL, or without as the reference client wants them",
+    )
+    group: str = setting("phpmq", TextKind(), "the group (NSQ's channel) of each topic that is its queue")
+    max_message_size_bytes: int = setting(
+        phpmq_limits.CONTENT_SIZE_BYTES_MAX, SizeKind(1, phpmq_limits.CONTENT_SIZE_BYTES_MAX), "the largest message"
+    )
+    max_window: int = setting(100_000, CountKind(1, phpmq_limits.WINDOW_MAX), "the most messages that a client may have unacknowledged")
+    max_ttl_ns: int = setting(
+        phpmq_limits.TTL_S_MAX * SECOND_NS, DurationKind(0, phpmq_limits.TTL_S_MAX * SECOND_NS), "the longest TTL that a client may give"
+    )
+    lease_ns: int = setting(
+        0,
+        DurationKind(0, DURATION_MAX_NS),
+        "a message not acknowledged after this long is sent again; 0s: not as long as its client is there",
+    )
+    message_timeout_ns: int = setting(
+        60 * SECOND_NS, DurationKind(100 * MILLISECOND_NS, HOUR_NS), "a message must have come whole so long after it began"
+    )
+    dead_letter: str = setting(
+        "remove",
+        ChoiceKind(("remove", "copy")),
+        "what becomes of a dead letter (006): removed, or copied to the queue's dead-letter topic first",
+    )
+    access: str = setting(
+        "closed",
+        ChoiceKind(("closed", "open")),
+        "where keys are asked for, which this protocol cannot show: closed: its clients may do nothing; open: everything",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +423,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         "phpmq": PhpmqSettings,
     }
 )
-PLANNED_SECTIONS: Final = frozenset({"phpmq"})
+PLANNED_SECTIONS: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

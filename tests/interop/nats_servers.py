@@ -169,6 +169,11 @@ class NatsServer:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/{page}", timeout=5) as response:
             return dict(json.load(response))
 
+    def told_cluster(self) -> str:
+        """The cluster's name as a client is told it now; /varz of a real server goes on showing what it was at the first look."""
+        with socket.create_connection(("127.0.0.1", self.client_port), timeout=5) as connection, connection.makefile("rb") as lines:
+            return str(json.loads(lines.readline().removeprefix(b"INFO "))["cluster"])
+
     def routed_to(self) -> set[str]:
         """The ids of the servers that it has routes to."""
         try:

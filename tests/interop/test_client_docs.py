@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tests.unit.wire.authority import Authority
 
 PAGE = ROOT / "docs" / "CLIENTS_PYTHON.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text().partition("\n# RocketMQ\n")[0], re.DOTALL)
+# Those of PHPMQ and RocketMQ, behind them, have tests of their own.
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text().partition("\n## PHPMQ\n")[0], re.DOTALL)
 PUBLISHED = ["AA7 delayed", "BA9 boards", "DL1149 departed", "UA2 landed"]
 # Python's own writes the end of a line by itself, and another thread's line may come between.
 PRINT = """

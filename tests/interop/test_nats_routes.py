@@ -343,7 +343,7 @@ def test_names_that_were_made_up_become_one(tmp_path: Path) -> None:
         server.cluster_name = ""
     with joined(servers):
         asyncio.run(every_pair(servers))
-        assert len({server.monitored("varz")["cluster"]["name"] for server in servers}) == 1
+        assert len({server.told_cluster() for server in servers}) == 1
 
 
 def test_a_server_of_another_cluster_is_refused(tmp_path: Path) -> None:

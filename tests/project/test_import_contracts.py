@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Everybody may use these.
-COMMON = ("polymq.errors", "polymq.limits", "polymq.rocketmq_limits")
+COMMON = ("polymq.errors", "polymq.limits", "polymq.phpmq_limits", "polymq.rocketmq_limits")
 CONFIG = ("polymq.config", "polymq.config_sections", "polymq.config_values")
 # HTTP is a transport that several protocols and the product's own door share, so it is not "another protocol".
 HTTP = "polymq.protocols.http"
@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = (
         "polymq._build": (),
         "polymq.errors": (),
         "polymq.limits": (),
+        "polymq.phpmq_limits": (),
         "polymq.rocketmq_limits": ("polymq.limits",),
         "polymq.config": CONFIG,
         "polymq.config_sections": CONFIG,

@@ -131,8 +131,9 @@ class Broker:
         kernel.uncommitted = False
         if self.live.is_busy:
             self.live.tick()
-        for retiring in [retiring for retiring in kernel.moving if retiring.settle()]:
-            del kernel.moving[retiring]
+        for moving in list(kernel.moving):  # one may have another begin
+            if moving.settle():
+                del kernel.moving[moving]
         kernel.leases.fire(kernel.monotonic_ns())
         if kernel.schedules.due_ns() is not None:
             kernel.effort = EFFORT_PER_TURN
@@ -225,6 +226,8 @@ class Broker:
             if isinstance(group, WorkGroup):
                 if topic.policy.ttl_ns:
                     group.expire_old()
+                elif topic.expires:
+                    group.step_over()
                 if group.has_given_back:
                     self._to_sweep[group] = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.core.deadlines import Timers
 
@@ -12,14 +12,20 @@ if TYPE_CHECKING:
 
     from polymq.core.group import Group
     from polymq.core.ports import Clock, Random, Store
-    from polymq.core.retiring import Retiring
     from polymq.core.topic import Topic
     from polymq.core.work_group import WorkGroup
 
-__all__ = ["EFFORT_PER_TURN", "Kernel"]
+__all__ = ["EFFORT_PER_TURN", "Kernel", "Moving"]
 
 # About a millisecond: four batches, or a hundred look-ups.
 EFFORT_PER_TURN: Final = 64
+
+
+class Moving(Protocol):
+    """Who has appended something before it settles something else."""
+
+    def settle(self) -> bool:
+        """Settle what may be settled by now; True if nothing is left to do."""
 
 
 class Kernel:
@@ -44,7 +50,7 @@ class Kernel:
         self.waiting_for_disk: dict[Group, None] = {}
         self.with_settled: dict[WorkGroup, None] = {}
         # Who waits for dead letters to be durable, and whether something was appended that only the next commit writes.
-        self.moving: dict[Retiring, None] = {}
+        self.moving: dict[Moving, None] = {}
         self.uncommitted = False
         # Give the topic of a name in the namespace of another topic, made like that one if it is not there; set by the
         # broker. Raises Refusal.
@@ -52,9 +58,9 @@ class Kernel:
         # Whether what a consumer holds comes back as soon as it leaves, where its group's policy does not say.
         self.requeue_on_close = False
 
-    def moves(self, retiring: Retiring) -> None:
-        """Ask somebody each turn whether its dead letters are durable, and have the next commit soon."""
-        self.moving[retiring] = None
+    def moves(self, moving: Moving) -> None:
+        """Ask somebody each turn whether what it has appended is durable, and have the next commit soon."""
+        self.moving[moving] = None
         self.uncommitted = True
 
     def wake(self, group: Group) -> None:

@@ -216,6 +216,11 @@ class Lanes:
         self._lane_of[message_id] = _LOOSE
         self._loose.append(message_id)
 
+    def leave(self, message_id: int) -> None:
+        """Let those behind a message come forward that was out, and goes on elsewhere."""
+        if message_id in self._lane_of:
+            self._leave(message_id)
+
     def _leave(self, message_id: int) -> None:
         """Take a message out of its lane, and let the next one come forward."""
         lane = self._lane_of.pop(message_id)

@@ -28,6 +28,8 @@ __all__ = ["Leases", "Run", "refusal_code"]
 
 # A given-back message waits behind this many at most: those behind a long backlog must not wait for all of it.
 _REQUEUE_DEPTH: Final = 10_000
+# What is among those that wait and does not is taken out when it is more than this and more than half.
+_GONE_MIN: Final = 1024
 # Deferred messages woken in one step: a few milliseconds.
 _WAKE_MAX: Final = 2_000
 
@@ -59,6 +61,10 @@ class Leases(ABC):
         self.lanes: Lanes | None = None
         # (message id, offset that new deliveries must reach first)
         self.waiting = PairQueue()
+        # What is in `waiting` and waits no longer: whoever comes to it leaves it out. Nothing is looked for there.
+        self.gone: set[int] = set()
+        # Given-back messages that the store could not read.
+        self.unreadable: list[int] = []
         self.deferred = DueHeap()
         self.deferred_count = 0
         self.armed_ns: int | None = None
@@ -70,13 +76,17 @@ class Leases(ABC):
     def awaken(self) -> None:
         """Have a dispatch look at the group."""
 
+    @abstractmethod
+    def drop(self, partition_index: int, first: int, end: int) -> None:
+        """Leave out offsets [first, end) that the group has not come to yet."""
+
     # -- giving back -----------------------------------------------------------------------------------------------
 
-    def take_all_back(self, subscription: Subscription) -> None:
-        """End all leases of a consumer that leaves."""
+    def take_all_back(self, subscription: Subscription, *, foremost: bool = False) -> None:
+        """End all leases of a consumer that leaves, or begins anew. `foremost`: what comes back goes before what is new."""
         for run in subscription.runs:
             for offset in run.share.window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
-                self.wait(run.share.partition.number << limits.OFFSET_BITS | offset, run.share)
+                self.wait(run.share.partition.number << limits.OFFSET_BITS | offset, run.share, foremost=foremost)
                 self._note_attempts(run.share, offset, run.share.window.put_back(offset, deferred=False))
         subscription.leased = 0
         subscription.runs.clear()
@@ -151,16 +161,34 @@ class Leases(ABC):
         message_id = share.partition.number << limits.OFFSET_BITS | offset
         if self.lanes is not None:
             self.lanes.add(message_id)
+        elif message_id in self.gone:
+            self.gone.remove(message_id)
         else:
             self.waiting.append(message_id, 0)
 
-    def wait(self, message_id: int, share: Share) -> None:
+    def wait(self, message_id: int, share: Share, *, foremost: bool = False) -> None:
         """Let a message wait for redelivery."""
         if self.lanes is not None:
             self.lanes.back(message_id)
             return
-        barrier = min(share.partition.limit, share.window.next + _REQUEUE_DEPTH)
+        barrier = 0 if foremost else min(share.partition.limit, share.window.next + _REQUEUE_DEPTH)
         self.waiting.append(message_id, barrier)
+
+    def leave_waiting(self, message_id: int) -> None:
+        """Take a message that waits from among those that wait. Cost: O(1), amortised."""
+        if self.lanes is not None:
+            self.lanes.drop({message_id})
+        elif message_id in self.unreadable:
+            self.unreadable.remove(message_id)
+        else:
+            self.gone.add(message_id)
+            if len(self.gone) > _GONE_MIN and 2 * len(self.gone) > len(self.waiting):
+                self.waiting.keep(lambda each: each not in self.gone)
+                self.gone.clear()
+
+    def holder(self, owner: int) -> Subscription | None:
+        """Find the consumer of a number, if it is there. Cost: O(consumers)."""
+        return next((consumer for consumer in self.consumers if consumer.owner == owner), None)
 
     def defer(self, message_id: int, due_ns: int) -> None:
         """Let a message wait until it is due (wall clock)."""

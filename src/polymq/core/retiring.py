@@ -17,6 +17,9 @@ from polymq.core.lease_window import WAITING
 from polymq.core.policies import Expired, dead_letter_name
 from polymq.errors import Refusal, StoreFailed, StoreFull
 from polymq.wire.batch import ORIGIN_NONE, read_messages
+from polymq.wire.expiry import expiry_of, leading
+from polymq.wire.records import skip
+from polymq.wire.slices import Slice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +29,9 @@ if TYPE_CHECKING:
     from polymq.core.lease_window import LeaseWindow
     from polymq.core.ports import Log
     from polymq.core.share import Share
+    from polymq.core.topic import Topic
     from polymq.core.work_group import WorkGroup
     from polymq.wire.records import Message
-    from polymq.wire.slices import Slice
 
 __all__ = ["HEADER_PREFIX", "Retiring", "apportion"]
 
@@ -85,7 +88,11 @@ class Retiring:
         return self.move(share, [(offset, attempts, message)], reason) or None
 
     def is_old(self, piece: Slice) -> bool:
-        """Say whether what a slice begins with is too old to be delivered."""
+        """Say whether what a slice begins with is not to be delivered any more: by its own time, or because it is too old."""
+        return 0 < expiry_of(piece) <= self._kernel.wall_ns() or self.is_too_old(piece)
+
+    def is_too_old(self, piece: Slice) -> bool:
+        """Say whether what a slice begins with is older than its topic allows."""
         ttl_ns = self._group.topic.policy.ttl_ns
         return bool(ttl_ns) and _appended_ns(piece) < self._kernel.wall_ns() - ttl_ns
 
@@ -111,6 +118,29 @@ class Retiring:
         self._group.dirty(share)
         return True
 
+    def fresh(self, share: Share, piece: Slice, alike: int) -> Slice | None:
+        """Give what a slice of new messages begins with that are not over by their own time, stepping over those that are.
+
+        `alike`: as `leading` says of the slice. None: nothing is left, or has to wait; a dispatch looks again.
+        """
+        if alike < 0:
+            over, first = -alike, share.window.next
+            self._group.topic.expires = True
+            if self._group.topic.policy.expired is Expired.DEAD_LETTER:
+                if self._move_new(share, first, first + over):
+                    self._kernel.wake(self._group)
+                return None
+            share.window.skip(over)
+            self._group.expired_count += over
+            self._group.dirty(share)
+            if over == piece.count:
+                self._kernel.wake(self._group)
+                return None
+            piece = _without(piece, over)
+            alike = leading(piece, self._kernel.wall_ns())
+            assert alike > 0
+        return piece if alike == piece.count else _only(piece, alike)
+
     def _move_new(self, share: Share, first: int, end: int) -> bool:
         """Move messages that were never handed out to the dead-letter topic, some of them at a time."""
         found = messages_at(share.partition.log, range(first, min(end, first + limits.PEEK_MESSAGES_MAX)))
@@ -132,6 +162,9 @@ class Retiring:
             return
         while count > 0 and group.waiting:
             message_id, _barrier = group.waiting.pop()
+            if message_id in group.gone:
+                group.gone.remove(message_id)
+                continue
             self._shed_one(message_id)
             count -= 1
         for share, part in zip(group.shares, apportion(count, [share.untouched for share in group.shares]), strict=True):
@@ -210,7 +243,7 @@ class Retiring:
             number, offset = message_id >> limits.OFFSET_BITS, message_id & limits.OFFSET_MAX
             share = group.by_number[number]
             state, attempts, _owner = share.window.slot(offset)
-            if state != WAITING or (attempts < most and offset >= old_ends[number]):
+            if state != WAITING or message_id in group.gone or (attempts < most and offset >= old_ends[number]):
                 continue
             before = share.lookups
             piece = share.take_back(offset)
@@ -243,7 +276,7 @@ class Retiring:
     def move(self, share: Share, rows: Sequence[tuple[int, int, Message]], reason: bytes) -> bool:
         """Append (offset, attempts, message) rows to the dead-letter topic; False if that is not possible just now."""
         group = self._group
-        if self._moving_count >= _MOVING_MAX:
+        if not self.has_room:
             self._kernel.wait_for_disk(group)
             return False
         try:
@@ -258,12 +291,27 @@ class Retiring:
             return False
         topic.message_count += len(letters)
         topic.message_bytes += sum(len(letter.body) for letter in letters)
-        self._moving.append((log, log.end, share, share.window, [offset for offset, _attempts, _message in rows]))
-        self._moving_count += len(rows)
+        self.settle_later(log, log.end, share, [offset for offset, _attempts, _message in rows])
         group.dead_letter_count += len(rows)
         self._kernel.appended(topic)
-        self._kernel.moves(self)
         return True
+
+    def settle_later(self, log: Log, end: int, share: Share, offsets: list[int]) -> None:
+        """Settle messages, which are neither waiting nor out, when what is before `end` of a log is durable: it has copies of them."""
+        self._moving.append((log, end, share, share.window, offsets))
+        self._moving_count += len(offsets)
+        self._kernel.moves(self)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be on its way."""
+        return self._moving_count < _MOVING_MAX
+
+    def letter(self, share: Share, offset: int, attempts: int, message: Message, reason: bytes) -> tuple[Topic, Message]:
+        """Make a dead letter, and the topic where it goes; raises Refusal."""
+        group = self._group
+        topic = self._kernel.make_topic(group.topic, group.policy.dead_letter or dead_letter_name(group.topic.name, group.name))
+        return topic, self._letter(share, offset, attempts, message, reason)
 
     def _letter(self, share: Share, offset: int, attempts: int, message: Message, reason: bytes) -> Message:
         """Make the message that tells where another one has been."""
@@ -331,6 +379,42 @@ def apportion(count: int, sizes: Sequence[int]) -> list[int]:
     for index in sorted(range(len(sizes)), key=lambda index: parts[index] - sizes[index])[:left]:
         parts[index] += 1
     return parts
+
+
+def _place(piece: Slice, count: int) -> tuple[int, int, int]:
+    """Say where a slice goes on behind `count` records: position, what is left of the batch, its time."""
+    seen, position, left, time_ns = skip(piece.view, piece.position, piece.batch_left, piece.base_time_ns, count, piece.end, piece.end)
+    assert seen == count
+    return position, left, time_ns
+
+
+def _without(piece: Slice, count: int) -> Slice:
+    """Give a slice without its first records."""
+    position, left, time_ns = _place(piece, count)
+    return Slice(
+        piece.view,
+        partition=piece.partition,
+        position=position,
+        end=piece.end,
+        offset=piece.offset + count,
+        count=piece.count - count,
+        batch_left=left,
+        base_time_ns=time_ns,
+    )
+
+
+def _only(piece: Slice, count: int) -> Slice:
+    """Give a slice of nothing but the first records."""
+    return Slice(
+        piece.view,
+        partition=piece.partition,
+        position=piece.position,
+        end=_place(piece, count)[0],
+        offset=piece.offset,
+        count=count,
+        batch_left=piece.batch_left,
+        base_time_ns=piece.base_time_ns,
+    )
 
 
 def _appended_ns(piece: Slice) -> int:

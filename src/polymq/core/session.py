@@ -17,6 +17,7 @@ from polymq.core.group import GroupKind, Subscription
 from polymq.core.policies import NO_TOPIC_POLICY
 from polymq.core.rewinding import rewind
 from polymq.core.view_making import Latency, peer_unknown, producer_view, topic_view
+from polymq.core.windows import Windows
 from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode
 from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES
@@ -42,7 +43,7 @@ __all__ = ["Session"]
 _ALLOWED_MAX = 1024
 
 
-class Session(CursorDoor):
+class Session(CursorDoor, Windows):
     """What one principal may do. Every method raises Refusal with the reason when it may not or cannot."""
 
     def __init__(self, broker: Broker, principal: Principal) -> None:
@@ -355,8 +356,7 @@ class Session(CursorDoor):
         """Leave a group; an ephemeral group goes with its last consumer."""
         if subscription in self.subscriptions:
             self.subscriptions.remove(subscription)
-        group = subscription.group
-        was_open = subscription.open
+        group, was_open = subscription.group, subscription.open
         group.unsubscribe(subscription)
         if was_open and group.ephemeral and not group.consumers:
             self._delete_group(group)

@@ -130,6 +130,7 @@ class Topic:
     __slots__ = (
         "_turn",
         "ephemeral",
+        "expires",
         "groups",
         "message_bytes",
         "message_count",
@@ -159,6 +160,8 @@ class Topic:
         self.ephemeral = ephemeral
         self.paused = False
         self.policy = NO_TOPIC_POLICY
+        # Some of its messages are known to end at a time of their own.
+        self.expires = False
         self.withheld = False  # until all the groups are there that are to have its first messages
         self.groups: dict[str, Group] = {}
         # What was published since this process started, scheduled messages from the moment that they were accepted.

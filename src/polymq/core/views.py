@@ -22,6 +22,7 @@ __all__ = [
     "PeekedView",
     "PeerView",
     "ProducerView",
+    "QueuedView",
     "ScheduledView",
     "TlsView",
     "TopicView",
@@ -157,6 +158,16 @@ class PeekedView:
     partition: int
     offset: int
     attempts: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedView:
+    """One message that a work group is not done with. `is_out`: a consumer has it; `is_deferred`: it waits for its time."""
+
+    id: int
+    is_out: bool
+    is_deferred: bool
     message: Message
 
 

@@ -18,8 +18,10 @@ from polymq.core.lanes import Lanes
 from polymq.core.latency import DeliveryTimes, LatencyWindow
 from polymq.core.lease_window import LeaseWindow
 from polymq.core.leases import Leases, Run, refusal_code
+from polymq.core.renewing import Renewing
 from polymq.core.retiring import Retiring
 from polymq.core.share import Share
+from polymq.wire.expiry import expiry_of, leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,6 +39,8 @@ __all__ = ["WorkGroup"]
 _DELIVERIES_MAX: Final = 256
 # Given-back messages in one dispatch that have to be looked for in the log, if they lie in no order: 0.1 ms each.
 _LOOKUPS_MAX: Final = 32
+# Slices that are looked through in a step for messages that are over: 20 us each.
+_STEPS_MAX: Final = 40
 
 
 class WorkGroup(Leases):
@@ -54,12 +58,11 @@ class WorkGroup(Leases):
             for partition, start in zip(topic.partitions, starts, strict=True)
         ]
         self.by_number.update((share.partition.number, share) for share in self.shares)
-        # Given-back messages that the store could not read.
-        self.unreadable: list[int] = []
         # Scheduled messages below these offsets (by partition number) are not for this group: it was emptied.
         self.schedule_floors: dict[int, int] = {}
-        # Who retires messages, where a policy asks for it.
+        # Who retires messages, where a policy asks for it, or they say themselves when they are over; and who appends them anew.
         self.retiring: Retiring | None = None
+        self.renewing: Renewing | None = None
         self.dead_letter_count = 0
         self.expired_count = 0
         self.dropped_count = 0
@@ -103,7 +106,7 @@ class WorkGroup(Leases):
             self.retire()
         if policy.ordered and self.lanes is None:
             self.lanes = Lanes(self._kernel, self)
-            self.waiting.clear()
+            self._clear_waiting()
         elif not policy.ordered and self.lanes is not None:
             for message_id in sorted(self.lanes.waiting()):
                 self.waiting.append(message_id, 0)
@@ -116,10 +119,27 @@ class WorkGroup(Leases):
             self.retiring = Retiring(self._kernel, self)
         return self.retiring
 
+    def renew(self) -> Renewing:
+        """Give who appends messages anew before they are settled."""
+        if self.renewing is None:
+            self.renewing = Renewing(self._kernel, self)
+        return self.renewing
+
     def expire_old(self) -> None:
         """Step over new messages that are too old, also when there is nobody to ask for them."""
         for share in self.shares:
             self.retire().expire(share)
+
+    def step_over(self) -> None:
+        """Step over new messages that are over by their own time, also when there is nobody to ask for them; some at a time."""
+        now_ns = self._kernel.wall_ns()
+        for share in self.shares:
+            for _ in range(_STEPS_MAX):
+                piece = share.take(limits.SLICE_MESSAGES_MAX, limits.SLICE_SIZE_BYTES_MAX)
+                alike = leading(piece, now_ns) if piece is not None else 0
+                if piece is None or alike >= 0:
+                    break
+                self.retire().fresh(share, piece, alike)
 
     @property
     def has_given_back(self) -> bool:
@@ -216,8 +236,11 @@ class WorkGroup(Leases):
     def take_new(self, share: Share, count: int, size_bytes: int) -> Slice | None:
         """Read the next messages that were never handed out, and are not too old."""
         piece = share.take(count, size_bytes)
-        if piece is None or not self.topic.policy.ttl_ns or not self.retire().is_old(piece):
-            return piece
+        if piece is None:
+            return None
+        if not self.topic.policy.ttl_ns or not self.retire().is_too_old(piece):
+            alike = leading(piece, self._kernel.wall_ns())
+            return piece if alike == piece.count else self.retire().fresh(share, piece, alike)
         stepped = self.retire().expire(share)
         if stepped is None:
             # Nobody can say how many are too old; what has been read is delivered.
@@ -251,6 +274,10 @@ class WorkGroup(Leases):
         """Take the first given-back message whose turn has come."""
         while self.waiting:
             message_id, barrier = self.waiting.peek()
+            if message_id in self.gone:
+                self.gone.remove(message_id)
+                self.waiting.pop()
+                continue
             share = self.by_number[message_id >> limits.OFFSET_BITS]
             offset = message_id & limits.OFFSET_MAX
             if share.window.next < barrier and share.window.next < share.limit and not share.partition.log.failed:
@@ -268,8 +295,8 @@ class WorkGroup(Leases):
                 self.waiting.pop()
                 self.cannot_read(share, offset)
                 continue
-            if self.retiring is not None:
-                retired = self.retiring.takes(share, offset, piece)
+            if self.retiring is not None or expiry_of(piece):
+                retired = self.retire().takes(share, offset, piece)
                 if retired is None:
                     return None
                 if retired:
@@ -376,6 +403,10 @@ class WorkGroup(Leases):
 
     # -- management ------------------------------------------------------------------------------------------------
 
+    def _clear_waiting(self) -> None:
+        self.waiting.clear()
+        self.gone.clear()
+
     def empty(self) -> None:
         """Drop everything that the group has: waiting, deferred and out."""
         self.journal_settled()
@@ -386,7 +417,7 @@ class WorkGroup(Leases):
             share.ahead.cut_below(end)
             if not self.ephemeral:
                 self._kernel.journal(journal_entries.emptied(self.id, share.partition.number, end))
-        self.waiting.clear()
+        self._clear_waiting()
         self.unreadable.clear()
         self.deferred.clear()
         self.deferred_count = 0
@@ -448,6 +479,7 @@ class WorkGroup(Leases):
             for message_id in [message_id for message_id in consumer.touched if message_id >> limits.OFFSET_BITS == number]:
                 del consumer.touched[message_id]
         self.waiting.keep(lambda message_id: message_id >> limits.OFFSET_BITS != number)
+        self.gone = {message_id for message_id in self.gone if message_id >> limits.OFFSET_BITS != number}
         self.unreadable = [message_id for message_id in self.unreadable if message_id >> limits.OFFSET_BITS != number]
         self.deferred.drop_between(number << limits.OFFSET_BITS, (number + 1) << limits.OFFSET_BITS)
         self.deferred_count = len(self.deferred)
@@ -469,7 +501,9 @@ class WorkGroup(Leases):
         """Be gone: nothing of it is woken again."""
         if self.retiring is not None:
             self.retiring.forget()
-        self.waiting.clear()
+        if self.renewing is not None:
+            self.renewing.forget()
+        self._clear_waiting()
         self.deferred.clear()
         self.armed_ns = None
         for consumer in self.consumers:
@@ -528,7 +562,7 @@ class WorkGroup(Leases):
     @property
     def depth(self) -> int:
         """How many messages wait: never handed out, or given back."""
-        given_back = len(self.waiting) + len(self.unreadable)
+        given_back = len(self.waiting) - len(self.gone) + len(self.unreadable)
         if self.lanes is not None:
             given_back += len(self.lanes) - self.leased - self.deferred_count
         if len(self.shares) == 1:

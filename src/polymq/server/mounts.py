@@ -40,6 +40,7 @@ from polymq.server.nats_monitoring import make_monitored, register_nats
 from polymq.server.nats_mount import make_house
 from polymq.server.network import SocketListener
 from polymq.server.nsq_parts import nsqd_options, statsd_sender
+from polymq.server.phpmq_mount import open_phpmq
 from polymq.server.rocketmq_mount import ROLES, make_parts, wanted_addresses
 from polymq.server.shell import ROOM_KEPT, ROOM_TO_REFUSE
 from polymq.server.statistics import register_answers, register_connections
@@ -119,6 +120,7 @@ def mount_all(node: Node, *, backlog: int) -> list[Mount]:
         mount_nsq(node, backlog, mounts, discovery)
         registry = mount_lookup(node, backlog, mounts)
         mount_nats(node, backlog, mounts)
+        mounts += [Mount(each.what, each.listener, each.factory, room=each.room) for each in open_phpmq(node, backlog)]
         mount_rocketmq(node, backlog, mounts)
         mount_door(node, backlog, mounts)
     except ConfigError:

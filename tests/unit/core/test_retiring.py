@@ -42,7 +42,7 @@ def tried(world: World, attempts: int, policy: GroupPolicy, message: Message | N
 
 def test_a_message_that_was_out_too_often_becomes_a_dead_letter(world: World) -> None:
     published_ns = world.clock.wall_ns()
-    message = Message(b"x", key=b"k", headers=((b"h", b"v"),), extras=((1, b"native"),), expiry_ns=1)
+    message = Message(b"x", key=b"k", headers=((b"h", b"v"),), extras=((1, b"native"),), expiry_ns=published_ns + SECOND_NS)
     consumer = tried(world, 3, GroupPolicy(max_attempts=3), message)
     assert inbox(consumer).got == [(b"x", 1), (b"x", 2), (b"x", 3)]
     (letter,) = dead_log(world).messages()

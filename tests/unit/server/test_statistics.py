@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from polymq.admin.metrics import TEXT, render
-from polymq.config_sections import NatsSettings, NsqSettings, ServerSettings, Settings
+from polymq.config_sections import NatsSettings, NsqSettings, PhpmqSettings, ServerSettings, Settings
 from polymq.config_values import TcpAddress
 from polymq.core.statistics import Registry
 from polymq.gateways.contract import Peer
@@ -154,7 +154,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "METRICS.md"
 def test_the_page_lists_every_metric(tmp_path: Path) -> None:
     nsq = NsqSettings(tcp=ANY_PORT, http=ANY_PORT, lookup_tcp=ANY_PORT, lookup_http=ANY_PORT, e2e_processing_latency_percentiles=(0.5,))
     nats = NatsSettings(client=ANY_PORT)
-    node = Node(Settings(server=ServerSettings(data=tmp_path / "data", http=ANY_PORT), nsq=nsq, nats=nats))
+    phpmq = PhpmqSettings(tcp=ANY_PORT)
+    node = Node(Settings(server=ServerSettings(data=tmp_path / "data", http=ANY_PORT), nsq=nsq, nats=nats, phpmq=phpmq))
     mounts = mount_all(node, backlog=5)
     try:
         page = b"".join(render(node.broker.statistics, TEXT)).decode()

@@ -1,0 +1,173 @@
+"""One connection of a PHPMQ client: `protocols/phpmq/frames` on an asyncio transport.
+
+Nothing is answered, so nobody waits for anything but for room to write. Writes are gathered and made once per turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, PolyMQError, RemoteProtocolError
+from polymq.protocols.phpmq.frames import FrameReader, Violation, WireMessage
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+__all__ = ["PhpmqConnection", "PhpmqOptions", "connect"]
+
+# Written and not yet taken by the socket; `drained` waits above it.
+_WRITE_BUFFER_SIZE_BYTES_HIGH: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PhpmqOptions:
+    """What can be chosen about a client.
+
+    legacy: speak the older dialect, which the reference server understands: without TTL, 005 and 006
+    tls:    how to check the server, for a port that speaks TLS
+    """
+
+    legacy: bool = False
+    tls: ssl.SSLContext | None = None
+    tls_host_name: str | None = None
+    deadline_seconds: float = 10.0
+    reconnect_seconds_first: float = 0.1
+    reconnect_seconds_max: float = 10.0
+
+
+class PhpmqConnection(asyncio.Protocol):
+    """The protocol object under a producer or a consumer. Made by `connect`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.on_message: Callable[[WireMessage], None] = _ignore
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self.reason: PolyMQError | None = None
+        self.has_received = False
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._output: list[bytes] = []
+        self._flush_planned = False
+        self._finishing = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # --- Called by asyncio --------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_WRITE_BUFFER_SIZE_BYTES_HIGH)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on each message that is whole now."""
+        if self.reason is not None:
+            return
+        for found in self._reader.feed(data):
+            if isinstance(found, Violation):
+                self._break(RemoteProtocolError(found.reason))
+                return
+            self.has_received = True
+            self.on_message(found)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who waits."""
+        self._writable.set()
+        if self.reason is None:
+            self.reason = ConnectionLost(f"the server closed the connection: {exc}" if exc else "the server closed the connection")
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The socket takes more again."""
+        self._writable.set()
+
+    # --- Called by producers and consumers ----------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what is sent still reaches the server."""
+        return self._transport is not None and self.reason is None and not self._finishing and not self._transport.is_closing()
+
+    def send(self, data: bytes) -> None:
+        """Write something with whatever else this turn of the loop writes."""
+        if data and self.is_open:
+            self._output.append(data)
+            if not self._flush_planned:
+                self._flush_planned = True
+                self._loop.call_soon(self._flush)
+
+    async def drained(self) -> None:
+        """Wait until the socket has taken most of what was written; raises why the connection was lost."""
+        await asyncio.sleep(0)
+        await self._writable.wait()
+        if self.reason is not None:
+            raise self.reason
+
+    async def finish(self, deadline_seconds: float) -> None:
+        """Write what is left, say that this was all, and wait until the server, which has read it then, closes.
+
+        Within TLS nobody can say so without ending it: there the connection is closed as soon as all is written.
+        Raises ConnectionLost, DeadlineExceeded.
+        """
+        transport = self._transport
+        assert transport is not None
+        self._flush()
+        lost_before = self.reason
+        self._finishing = True
+        if lost_before is None:
+            if transport.can_write_eof():
+                transport.write_eof()
+            else:
+                transport.close()
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                await asyncio.shield(self.lost)
+        except TimeoutError as error:
+            self._break(ConnectionLost("the connection was closed by this client"))
+            raise DeadlineExceeded("the server has not read everything in time") from error
+        if lost_before is not None:
+            raise lost_before
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        if self._output and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(self._output))
+        self._output.clear()
+
+    def _break(self, reason: PolyMQError) -> None:
+        self.reason = self.reason or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def connect(address: str, options: PhpmqOptions) -> PhpmqConnection:
+    """Connect `host:port` or `unix:path`; raises ConnectFailed, DeadlineExceeded."""
+    loop = asyncio.get_running_loop()
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(options.deadline_seconds):
+            if address.startswith("unix:"):
+                _transport, connection = await loop.create_unix_connection(PhpmqConnection, address.removeprefix("unix:"))
+            else:
+                name = (options.tls_host_name or host.strip("[]")) if options.tls is not None else None
+                _transport, connection = await loop.create_connection(
+                    PhpmqConnection, host.strip("[]"), int(port), ssl=options.tls, server_hostname=name
+                )
+    except TimeoutError as error:
+        raise DeadlineExceeded(f"connecting to {address} took longer than {options.deadline_seconds:g} s") from error
+    except OSError as error:
+        raise ConnectFailed(f"{address}: {error.strerror or error}") from error
+    return connection
+
+
+def _ignore(_message: object) -> None:
+    """Stand where nobody listens."""

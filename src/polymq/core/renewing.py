@@ -1,0 +1,200 @@
+"""Messages that go on as new ones: to the end of their own topic with another lifetime, or to the dead letters, at a consumer's word.
+
+The copy is appended first. The consumer keeps the old message until the copy is written: so a slot that is free says that the copy is
+there, whatever happens to the process. The old one is settled when the copy is durable (`Retiring.settle_later`): a crash in
+between leaves both, never none. Other groups of the topic have had the message, or will have it: they leave the copy out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from polymq import limits
+from polymq.core.lease_window import LEASED, WAITING
+from polymq.core.leases import Leases
+from polymq.core.ports import TicketState
+from polymq.core.reading import reach
+from polymq.errors import Refusal, StoreFailed, StoreFull
+from polymq.wire.batch import ORIGIN_NONE, read_messages
+
+if TYPE_CHECKING:
+    from polymq.core.kernel import Kernel
+    from polymq.core.lease_window import LeaseWindow
+    from polymq.core.ports import Log, Reader, Ticket
+    from polymq.core.share import Share
+    from polymq.core.topic import Topic
+    from polymq.core.work_group import WorkGroup
+    from polymq.wire.records import Message
+
+__all__ = ["RENEWALS_MAX", "Renewing"]
+
+# Requests of one group that wait for the disk, 200 bytes each. One more is not taken: the message stays with its consumer.
+RENEWALS_MAX: Final = 10_000
+_REJECTED: Final = b"rejected"
+
+
+@dataclass(slots=True)
+class _Request:
+    """One message that a consumer has, or has just given back. `lifetime_ns` 0: for ever; None: it is a dead letter."""
+
+    share: Share
+    window: LeaseWindow
+    offset: int
+    owner: int
+    attempts: int
+    lifetime_ns: int | None
+    # Once the copy is appended: what says that it is written, and where it is.
+    ticket: Ticket | None = None
+    log: Log | None = None
+    end: int = 0
+
+
+class Renewing:
+    """One per group that has a use for it."""
+
+    __slots__ = ("_appended", "_group", "_ids", "_is_new", "_kernel", "_readers", "_wanted")
+
+    def __init__(self, kernel: Kernel, group: WorkGroup) -> None:
+        self._kernel = kernel
+        self._group = group
+        self._wanted: deque[_Request] = deque()
+        self._appended: deque[_Request] = deque()
+        self._ids: set[int] = set()
+        self._is_new = False
+        self._readers: dict[Share, Reader] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def want(self, share: Share, offset: int, lifetime_ns: int | None) -> bool:
+        """Begin with a message that is out or waits; False if it is neither, or there are too many."""
+        state, attempts, owner = share.window.slot(offset)
+        message_id = share.partition.number << limits.OFFSET_BITS | offset
+        if state not in {LEASED, WAITING} or message_id in self._ids or len(self._ids) >= RENEWALS_MAX:
+            return False
+        if state == WAITING and message_id in self._group.gone:
+            return False  # on its way already
+        self._ids.add(message_id)
+        self._wanted.append(_Request(share, share.window, offset, owner, attempts, lifetime_ns))
+        if len(self._wanted) == 1:
+            self._append()
+        self._kernel.moves(self)
+        return True
+
+    def settle(self) -> bool:
+        """Let go of what is written by now, and append what has been read; True if nothing is left to do."""
+        while self._appended:
+            request = self._appended[0]
+            assert request.ticket is not None
+            if request.ticket.state is TicketState.PENDING:
+                break
+            self._appended.popleft()
+            self._ids.discard(request.share.partition.number << limits.OFFSET_BITS | request.offset)
+            if request.ticket.state is TicketState.DONE and request.share.window is request.window:
+                self._let_go(request)
+        if self._wanted:
+            self._append()
+        if self._is_new:
+            # This turn's commit writes it, and the next turn is to know. If it takes longer, the store says when it is done.
+            self._is_new = False
+            self._kernel.uncommitted = True
+        return not self._wanted and not self._appended
+
+    def forget(self) -> None:
+        """The group is gone."""
+        self._wanted.clear()
+        self._appended.clear()
+        self._ids.clear()
+        self._readers.clear()
+
+    def _append(self) -> None:
+        """Append copies as long as the disk need not be waited for."""
+        before = len(self._appended)
+        while self._wanted and self._group.retire().has_room:
+            request = self._wanted[0]
+            if self._is_current(request):
+                try:
+                    message = self._read(request.share, request.offset)
+                    if message is None:
+                        break
+                    self._copy(request, message)
+                except (Refusal, StoreFull, StoreFailed):
+                    pass  # it stays with its consumer, and comes back with its lease
+            self._wanted.popleft()
+            if request.ticket is None:
+                self._ids.discard(request.share.partition.number << limits.OFFSET_BITS | request.offset)
+        self._is_new = self._is_new or len(self._appended) > before
+
+    def _read(self, share: Share, offset: int) -> Message | None:
+        """Read one message by a reader of our own, which is near it as a rule; None while the disk is read. Raises StoreFailed."""
+        reader = self._readers.get(share)
+        if reader is None:
+            reader = self._readers[share] = share.partition.log.reader(offset)
+        elif not reach(reader, offset):
+            return None
+        piece = reader.take(1, limits.SLICE_SIZE_BYTES_MAX)
+        if piece is None and reader.waiting:
+            return None
+        if piece is None or piece.offset != offset:
+            raise StoreFailed("a message that is out cannot be read")
+        (message,) = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, 1, piece.end)
+        return message
+
+    def _is_current(self, request: _Request) -> bool:
+        """Say whether the message is still where it was, or has come back since."""
+        if request.share.window is not request.window:
+            return False
+        state, attempts, owner = request.window.slot(request.offset)
+        return state == WAITING or (state == LEASED and (attempts, owner) == (request.attempts, request.owner))
+
+    def _copy(self, request: _Request, message: Message) -> None:
+        """Append what a message becomes; raises Refusal, StoreFull, StoreFailed."""
+        topic, share = self._group.topic, request.share
+        if request.lifetime_ns is None:
+            topic, copy = self._group.retire().letter(share, request.offset, request.attempts, message, _REJECTED)
+        else:
+            expiry_ns = self._kernel.wall_ns() + request.lifetime_ns if request.lifetime_ns else None
+            copy = replace(message, expiry_ns=expiry_ns)
+        partition = share.partition if topic is self._group.topic else topic.pick()
+        log = partition.log
+        partition.last_time_ns = max(partition.last_time_ns, log.last_time_ns, self._kernel.wall_ns())
+        request.ticket = log.append_messages([copy], now_ns=partition.last_time_ns, origin=ORIGIN_NONE)
+        request.log, request.end = log, log.end
+        topic.expires = topic.expires or copy.expiry_ns is not None
+        if topic is self._group.topic:
+            self._leave_out(topic, partition.index, log.end)
+        else:
+            topic.message_count += 1
+            topic.message_bytes += len(copy.body)
+            self._group.dead_letter_count += 1
+        self._appended.append(request)
+        self._kernel.appended(topic)
+
+    def _leave_out(self, topic: Topic, partition_index: int, end: int) -> None:
+        for group in topic.groups.values():
+            if group is not self._group and isinstance(group, Leases):
+                group.drop(partition_index, end - 1, end)
+
+    def _let_go(self, request: _Request) -> None:
+        """Take a message whose copy is written from its consumer, or from those that wait."""
+        if not self._is_current(request):
+            return  # settled meanwhile, or somebody else's: then there are two
+        assert request.log is not None
+        group, share, offset = self._group, request.share, request.offset
+        message_id = share.partition.number << limits.OFFSET_BITS | offset
+        if request.window.slot(offset)[0] == LEASED:
+            request.window.put_back(offset, deferred=False)
+            holder = group.holder(request.owner)
+            if holder is not None:
+                holder.leased -= 1
+                holder.requeued += request.lifetime_ns is not None
+                holder.touched.pop(message_id, None)
+            if group.lanes is not None:
+                group.lanes.leave(message_id)
+            group.requeue_count += request.lifetime_ns is not None
+        else:
+            group.leave_waiting(message_id)
+        group.retire().settle_later(request.log, request.end, share, [offset])
+        group.awaken()

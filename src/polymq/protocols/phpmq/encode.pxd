@@ -1,0 +1,2 @@
+from polymq.protocols.phpmq.ids cimport write_id
+from polymq.wire.inline cimport copy, load_i64, load_u32

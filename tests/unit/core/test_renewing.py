@@ -1,0 +1,214 @@
+"""Messages that go on as new ones: the copy first, then the slot, then the settle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from polymq.core import renewing
+from polymq.core.access import ANONYMOUS
+from polymq.core.group import GroupKind, Subscription
+from polymq.core.policies import GroupPolicy
+from polymq.errors import Refusal, RefusalCode
+from polymq.wire.records import Message
+
+from .conftest import SECOND_NS, World, inbox
+
+if TYPE_CHECKING:
+    from .fakes import FakeLog
+
+
+def log_of(world: World, name: str = "t") -> FakeLog:
+    return world.store.logs[world.broker.catalogue.topics["", name].partitions[0].number]
+
+
+def out(world: World, *bodies: bytes, credit: int = 1) -> Subscription:
+    consumer = world.consume("t", "g", credit)
+    world.publish("t", *bodies)
+    world.turn()
+    return consumer
+
+
+def renew(world: World, message_id: int, seconds: int = 0) -> bool:
+    return world.session.renew("t", "g", message_id, lifetime_ns=seconds * SECOND_NS)
+
+
+def test_a_message_goes_to_the_end_with_a_new_lifetime(single: World) -> None:
+    consumer = out(single, b"a", b"b")
+    assert renew(single, inbox(consumer).ids[0], 5)
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1), (b"b", 1)]
+    assert (consumer.leased, consumer.requeued) == (1, 1)
+    single.settle(consumer, inbox(consumer).ids[1])
+    single.turn()
+    assert inbox(consumer).got[2:] == [(b"a", 1)]
+    copy = log_of(single).messages()[-1]
+    assert copy.expiry_ns == single.clock.wall_ns() + 5 * SECOND_NS
+    single.store.sync()
+    single.turn()
+    single.settle(consumer, inbox(consumer).ids[2])
+    single.turn()
+    single.restart()
+    assert single.view().groups[0].depth == 0
+
+
+def test_a_lifetime_of_before_is_over_with_it(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    message = Message(b"x", key=b"k", headers=((b"h", b"v"),), expiry_ns=single.clock.wall_ns() + SECOND_NS)
+    single.session.publish_messages("t", [message], origin=1)
+    single.turn()
+    assert renew(single, inbox(consumer).ids[0])
+    single.wait(5)
+    assert inbox(consumer).got == [(b"x", 1)] * 2
+    copy = log_of(single).messages()[-1]
+    assert (copy.key, copy.headers, copy.expiry_ns) == (b"k", ((b"h", b"v"),), None)
+
+
+def test_the_slot_is_free_when_the_copy_is_written_and_not_before(single: World) -> None:
+    consumer = out(single, b"a", b"b")
+    assert renew(single, inbox(consumer).ids[0], 5)
+    assert log_of(single).end == 3
+    single.broker.tick()
+    assert consumer.leased == 1
+    assert single.broker.due_ns() == single.clock.monotonic_ns()
+    single.store.commit()
+    single.broker.tick()
+    assert consumer.leased == 0
+
+
+def test_a_crash_leaves_both_until_the_copy_is_durable(single: World) -> None:
+    consumer = out(single, b"a")
+    assert renew(single, inbox(consumer).ids[0], 100)
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1)] * 2
+    single.restart()
+    assert single.view().groups[0].depth == 2
+    single.store.sync()
+    again = single.consume("t", "g", 2)
+    single.turn()
+    assert renew(single, inbox(again).ids[0])
+    single.turn()
+    single.store.sync()
+    single.turn()
+    single.restart()
+    assert single.view().groups[0].depth == 2
+
+
+def test_a_crash_before_the_copy_is_written_loses_nothing(single: World) -> None:
+    consumer = out(single, b"a")
+    assert renew(single, inbox(consumer).ids[0])
+    single.broker.tick()
+    single.restart()
+    again = single.consume("t", "g", 1)
+    single.turn()
+    assert [body for body, _ in inbox(again).got] == [b"a"]
+
+
+def test_while_the_disk_is_read_the_message_stays_with_its_consumer(single: World) -> None:
+    consumer = out(single, b"a")
+    log_of(single).cold = True
+    assert renew(single, inbox(consumer).ids[0])
+    assert not renew(single, inbox(consumer).ids[0])
+    single.turn()
+    assert (consumer.leased, log_of(single).end) == (1, 1)
+    log_of(single).cold = False
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert single.broker.kernel.moving != {}
+    single.store.sync()
+    single.turn()
+    assert single.broker.kernel.moving == {}
+
+
+def test_who_leaves_meanwhile_is_not_given_it_again(single: World) -> None:
+    consumer = out(single, b"a")
+    assert renew(single, inbox(consumer).ids[0])
+    single.session.give_back(consumer)
+    single.session.credit(consumer, 0)
+    single.turn()
+    assert single.view().groups[0].depth == 1
+    single.session.credit(consumer, 5)
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1)] * 2
+
+
+def test_what_is_settled_meanwhile_stays_settled(single: World) -> None:
+    consumer = out(single, b"a")
+    assert renew(single, inbox(consumer).ids[0])
+    single.settle(consumer, inbox(consumer).ids[0])
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1)] * 2
+
+
+def test_a_log_that_fails_leaves_the_message_where_it_is(single: World) -> None:
+    consumer = out(single, b"a")
+    single.store.journal.full = True
+    assert renew(single, inbox(consumer).ids[0])
+    single.broker.tick()
+    assert (consumer.leased, log_of(single).end) == (1, 1)
+    single.store.journal.full = False
+    assert renew(single, inbox(consumer).ids[0])
+
+
+def test_other_groups_do_not_get_it_twice(single: World) -> None:
+    consumer = out(single, b"a")
+    other = single.consume("t", "other", 10)
+    late = single.consume("t", "late", 0)
+    single.session.create_group("t", "reader", kind=GroupKind.CURSOR)
+    assert renew(single, inbox(consumer).ids[0])
+    single.publish("t", b"z")
+    single.turn()
+    assert [body for body, _ in inbox(other).got] == [b"z"]
+    single.restart()
+    late = single.consume("t", "late", 10)
+    single.turn()
+    assert [body for body, _ in inbox(late).got] == [b"z"]
+
+
+def test_a_rejected_message_becomes_a_dead_letter(single: World) -> None:
+    consumer = out(single, b"a", b"b")
+    assert single.session.bury("t", "g", inbox(consumer).ids[0])
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1), (b"b", 1)]
+    (letter,) = log_of(single, "t.g.dead").messages()
+    assert letter.body == b"a"
+    assert (b"polymq-dead-reason", b"rejected") in letter.headers
+    assert (single.view().groups[0].dead_letter_count, single.view("t.g.dead").message_count) == (1, 1)
+    single.store.sync()
+    single.turn()
+    single.restart()
+    assert single.view().groups[0].depth == 1
+
+
+def test_an_ordered_group_goes_on(single: World) -> None:
+    consumer = single.consume("t", "g", 10)
+    single.session.set_group_policy("t", "g", GroupPolicy(ordered=True))
+    single.session.publish_messages("t", [Message(b"%d" % index, key=b"k") for index in range(2)], origin=1)
+    single.turn()
+    assert renew(single, inbox(consumer).ids[0])
+    single.turn()
+    single.settle(consumer, inbox(consumer).ids[1])
+    single.turn()
+    assert [body for body, _ in inbox(consumer).got] == [b"0", b"1", b"0"]
+
+
+def test_what_is_no_message_is_refused(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = out(single, b"a", b"b", credit=2)
+    first, second = inbox(consumer).ids
+    assert not renew(single, 1 << 60)
+    assert not renew(single, second + 5)
+    assert not single.session.renew("nothing", "g", first, lifetime_ns=0)
+    with pytest.raises(Refusal) as refused:
+        single.session.renew("t", "g", first, lifetime_ns=1 << 63)
+    assert refused.value.code is RefusalCode.DELAY_OUT_OF_RANGE
+    monkeypatch.setattr(renewing, "RENEWALS_MAX", 1)
+    log_of(single).cold = True
+    assert renew(single, first)
+    assert not renew(single, second)
+    log_of(single).cold = False
+    single.turn()
+    assert renew(single, second)
+    single.session.delete_group("t", "g")
+    single.turn()
+    assert single.broker.session(ANONYMOUS).topic("t") is not None
