@@ -23,6 +23,7 @@ cdef class Match:
 
     cpdef bint has_takers(self) except *
     cpdef int certainty(self) except -1
+    cpdef bint is_lasting(self) except *
     cdef bint is_dead(self) except *
 
 

@@ -124,6 +124,29 @@ class Match:
                     self.closed_count += 1
         return found
 
+    def is_lasting(self) -> bool:
+        """Say whether somebody takes messages of this name however many come: who has no limit. `closed_count` grows by who has been passed over."""
+        node: Node
+        entry: Entry
+        group: Group
+        for group in self.groups:
+            for entry in group.remotes:
+                if entry.weight > 0 and not entry.target.closed:
+                    return True
+            for entry in group.members:
+                if entry.limit == 0 and not entry.target.closed:
+                    return True
+            self.closed_count += len(group.members) + len(group.remotes)
+        for node in self.nodes:
+            if node.first is not None and node.first.limit == 0 and _certainty(node.first.target) > 0:
+                return True
+            if node.others is not None:
+                for entry in node.others:
+                    if entry.limit == 0 and _certainty(entry.target) > 0:
+                        return True
+                    self.closed_count += 1
+        return False
+
     def is_dead(self) -> bool:
         """Say whether it holds what is not in the tree any more, or is known to be wrong."""
         node: Node

@@ -135,7 +135,7 @@ def next_unwanted(
 ) -> int:
     """Find the first message from `first` on that asks for an answer and that nobody listens to; the batch's count if there is none.
 
-    Of names that none but unsure targets have, `is_wanted` is asked.
+    Who has a limit that messages before it may use up is nobody, too. Of names that none but unsure targets have, `is_wanted` is asked.
 
     Limits:  after `steps_max` (see `spread_some`) it is the question that it has come to, whoever listens.
     Cost:    0.1 µs for each message that asks.
@@ -163,7 +163,7 @@ def next_unwanted(
                         cache.view = None
                         certainty = 2 if is_wanted(match.name) else 0
                         cache.view = batch.view
-                    if certainty == 0:
+                    if certainty == 0 or not match.is_lasting():
                         break
                     wanted = match
                     steps += match.closed_count
