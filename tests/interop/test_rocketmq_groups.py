@@ -19,7 +19,7 @@ from tests.interop.rocketmq_raw import BINARY
 from tests.interop.rocketmq_servers import POLYMQ, RocketmqServer, rocketmq_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 QUEUES = 8
@@ -106,7 +106,7 @@ def change(programs: Programs, server: RocketmqServer, clients: list[Client], se
 
 @pytest.mark.parametrize(("kind", "names"), GROUPS, ids=[f"{kind}-{'-and-'.join(names)}" for kind, names in GROUPS])
 def test_nothing_is_lost_while_members_come_and_go(
-    kind: str, names: tuple[str, str], programs: Programs, tmp_path: Path, record_property: pytest.RecordProperty
+    kind: str, names: tuple[str, str], programs: Programs, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     changes: list[float] = []
     with rocketmq_server(kind, tmp_path / "server") as server, programs.closing():

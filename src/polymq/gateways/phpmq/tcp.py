@@ -2,7 +2,7 @@
 
 The protocol has no answers, so what it promises is in what is dispatched: a message in a slot that was full says that what had it is
 settled. Therefore everything that goes out behind a settle waits for the journal, and behind a publish for its log; if that
-fails the connection is closed. Whoever breaks the protocol, or is refused, is closed alone. Read next: `house.py`, docs/adr/0020.
+fails the connection is closed. Whoever breaks the protocol, or is refused, is closed alone. Read next: `house.py`, docs/adr/0019.
 """
 
 from __future__ import annotations
