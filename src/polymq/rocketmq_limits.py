@@ -12,10 +12,13 @@ __all__ = [
     "COLD_PULLS_MAX",
     "COLD_READERS_MAX",
     "DELAY_LEVELS_MAX",
+    "EXPRESSION_SIZE_MAX",
     "FILTERS_REMEMBERED_MAX",
+    "FILTERS_REMEMBERED_SIZE_BYTES_MAX",
     "FRAME_SIZE_BYTES_MAX",
     "GROUPS_PER_HEARTBEAT_MAX",
     "GROUP_SIZE_BYTES_MAX",
+    "HASHED_SIZE_PER_HEARTBEAT_MAX",
     "HEADER_SIZE_BYTES_MAX",
     "JOBS_MAX",
     "JOBS_PER_CONNECTION_MAX",
@@ -137,6 +140,10 @@ SUBSCRIPTIONS_PER_MEMBER_MAX: Final = 2_000
 # Expressions and hashes of tags can be long; real ones are not.
 SUBSCRIPTIONS_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 TAGS_PER_SUBSCRIPTION_MAX: Final = 1_000
+# Characters of all tags of one subscription, or of a pull's own: 2 ms to hash. Real ones have some dozens.
+EXPRESSION_SIZE_MAX: Final = 16 * 1024
+# Characters of tags in one heartbeat that come without their hashes, which real clients send along: 10 ms.
+HASHED_SIZE_PER_HEARTBEAT_MAX: Final = 64 * 1024
 # Each takes about 5 µs to register, during which nobody else is served.
 SUBSCRIPTIONS_PER_HEARTBEAT_MAX: Final = 10_000
 # Queues that orderly consumers have for themselves: about 300 bytes each. A request names those of one topic, or of all.
@@ -146,8 +153,9 @@ LOCKED_QUEUES_PER_REQUEST_MAX: Final = 10_000
 DELAY_LEVELS_MAX: Final = 1_000
 # A queue is a partition with files of its own. Real topics have 4 to 16; more than 1,024 is a slip.
 QUEUES_PER_TOPIC_MAX: Final = 1024
-# Filters of pulls are parsed once each.
+# Filters of pulls are parsed once each, and forgotten all together when they are more, or larger.
 FILTERS_REMEMBERED_MAX: Final = 4096
+FILTERS_REMEMBERED_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 # A new group of a queue that begins at 0 and is no larger starts there: RocketMQ's rule is "in memory", 40 % of it.
 YOUNG_QUEUE_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 # Where the messages of a queue are said to be is worked out once for each; 300 bytes.

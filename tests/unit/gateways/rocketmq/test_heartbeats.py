@@ -16,7 +16,7 @@ from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request
 from polymq.protocols.rocketmq.events import Request
-from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, JSON_BODY_SIZE_BYTES_MAX, TAGS_PER_SUBSCRIPTION_MAX
+from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, EXPRESSION_SIZE_MAX, JSON_BODY_SIZE_BYTES_MAX, TAGS_PER_SUBSCRIPTION_MAX
 
 if TYPE_CHECKING:
     from polymq.gateways.effects import Effect
@@ -191,6 +191,30 @@ def test_a_subscription_names_so_many_tags_at_most(world: GroupWorld, caller: Ca
         expression = " || ".join(f"tag{number}" for number in range(count))
         assert caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=[subscription("T", expression)])).code == code
         assert (list(world.house.members.groups), len(topics(world))) == (["G"] * (not code), not code)
+
+
+@pytest.mark.parametrize("more", [{"subString": "x" * (EXPRESSION_SIZE_MAX + 1)}, {"tagsSet": ["y" * EXPRESSION_SIZE_MAX, "z"]}])
+@pytest.mark.parametrize("kind", ["TAG", "SQL92"])
+def test_a_subscription_is_so_long_at_most(world: GroupWorld, caller: Caller, more: dict[str, object], kind: str) -> None:
+    said = {"subString": "a", "tagsSet": [], "codeSet": [1], "expressionType": kind, **more}
+    answer = caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=[subscription("T", **said)]))  # type: ignore[arg-type]
+    assert (answer.code, len(world.house.members)) == (ResponseCode.SYSTEM_ERROR, 0)
+
+
+@pytest.mark.parametrize("more", [{"codeSet": [0] * (TAGS_PER_SUBSCRIPTION_MAX + 1)}, {"tagsSet": [""] * (TAGS_PER_SUBSCRIPTION_MAX + 1)}])
+def test_what_a_subscription_names_is_counted_before_it_is_worked_out(world: GroupWorld, caller: Caller, more: dict[str, object]) -> None:
+    said = {**subscription("T", "a"), **more}
+    assert caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=[said])).code == ResponseCode.SYSTEM_ERROR
+    assert len(world.house.members) == 0
+
+
+def test_a_heartbeat_has_so_many_tags_hashed_at_most(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats_module, "HASHED_SIZE_PER_HEARTBEAT_MAX", 8)
+    many = [subscription("T", "TagA"), subscription("U", "TagBC")]
+    assert caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=many)).code == ResponseCode.SYSTEM_ERROR
+    assert len(world.house.members) == 0
+    many[1]["codeSet"] = [7]
+    assert caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=many)).code == 0
 
 
 def test_what_is_only_shown_is_kept_in_part(world: GroupWorld, caller: Caller) -> None:
