@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from polymq.errors import StoreFailed
+from polymq.errors import Refusal, StoreFailed
+from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.store import inspect
 from polymq.store.ticket import TicketState
-from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, BatchHeader, Message
+from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, BatchHeader, Message, encode_message, parse_header
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import NSQ, Harness, bodies, read_all
 
@@ -237,3 +238,41 @@ def test_a_sync_while_a_full_segment_waits_to_be_written_makes_no_false_checkpoi
     log = harness.open().open_log(1, sync=False)
     assert not log.failed
     assert read_all(harness, log) == (bodies(0, 2) + [body for first in range(2, 6000, 60) for body in bodies(first, 60, 60)])[: log.end]
+
+
+def test_runs_of_records_join_the_batch_of_the_turn_and_are_never_split() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    sent: list[bytes] = []
+    for first, count in ((0, 1), (1, 3), (4, 1), (5, 40), (45, 2)):
+        some = bodies(first, count, 40)
+        sent += some
+        records = b"".join(encode_message(Message(body)) for body in some)
+        log.append_run(memoryview(records), count, now_ns=harness.clock.wall_ns(), origin=2)
+    assert (log.end, log.readable) == (len(sent), 0)
+    harness.store.commit()
+    assert log.readable == len(sent)
+    assert read_all(harness, log) == sent
+    view = log.batches(0, 1 << 20)
+    assert view is not None
+    counts, at = [], 0
+    while at < len(view):
+        header = parse_header(view, at)
+        counts.append(header.count)
+        assert (header.origin, header.base_time_ns) == (2, log.last_time_ns)
+        at += header.size
+    assert counts == [5, 40, 2]
+    harness.crash()
+    assert read_all(harness, harness.open().open_log(1, sync=False)) == sent
+
+
+def test_a_run_that_is_too_large_or_for_a_log_that_failed_leaves_nothing() -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=False)
+    records = memoryview(bytes(BATCH_SIZE_BYTES_MAX))
+    with pytest.raises(Refusal):
+        log.append_run(records, 1, now_ns=1, origin=2)
+    log.fence("broken")
+    with pytest.raises(StoreFailed, match="broken"):
+        log.append_run(records[:100], 1, now_ns=1, origin=2)
+    assert log.end == 0

@@ -215,3 +215,23 @@ def test_damage_is_looked_at_once_per_reader() -> None:
     assert harness.files.operations == operations
     reader.seek(100)
     assert drain(harness, reader) == bodies(100, 100, 60)
+
+
+def test_who_waits_for_the_disk_is_seen_without_asking_and_copies_are_let_go() -> None:
+    harness = filled(hot_size_bytes=0)
+    harness.files.evict()
+    log = harness.store._logs[1]
+    reader = log.reader(0)
+    assert not reader.is_stalled
+    assert not reader.keeps_copy
+    assert reader.take(1, 1000) is None
+    assert reader.is_stalled
+    assert reader.keeps_copy
+    harness.poll()
+    assert reader.waiting
+    assert not reader.is_stalled
+    assert reader.take(1, 1000) is not None
+    assert reader.keeps_copy
+    reader.seek(reader.offset)
+    assert not reader.keeps_copy
+    assert drain(harness, reader) == bodies(1, 199, 60)
