@@ -67,6 +67,7 @@ __all__ = [
     "SUBSCRIPTIONS_SIZE_BYTES_MAX",
     "TAGS_PER_SUBSCRIPTION_MAX",
     "TOPICS_REMEMBERED_MAX",
+    "TOPIC_LISTS_REMEMBERED_MAX",
     "TOPIC_LIST_MAX",
     "TOPIC_SIZE_BYTES_MAX",
     "UNUSUAL_HEADER_SIZE_BYTES_MAX",
@@ -123,6 +124,8 @@ REGISTRATION_TOPICS_MAX: Final = 20_000
 ROUTE_QUEUES_MAX: Final = 65_536
 # Names in one answer: 1 MB, and 10 ms to write.
 TOPIC_LIST_MAX: Final = 50_000
+# Such answers are kept until topics come or go, one for each namespace.
+TOPIC_LISTS_REMEMBERED_MAX: Final = 16
 # One client has one key; a proxy may speak for some.
 KEYS_PER_CONNECTION_MAX: Final = 64
 

@@ -15,7 +15,7 @@ from polymq.errors import Refusal
 from polymq.gateways.rocketmq.answers import Answer, RequestProblem, required
 from polymq.gateways.rocketmq.joining import read_body, require_group
 from polymq.gateways.rocketmq.members import Joining, Subscription
-from polymq.protocols.rocketmq.bodies import encode_consumer_list, parse_heartbeat
+from polymq.protocols.rocketmq.bodies import parse_heartbeat
 from polymq.protocols.rocketmq.codes import Language, RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
 from polymq.rocketmq_limits import (
@@ -156,7 +156,7 @@ def _consumer_list(client: RocketmqClient, request: Request) -> Answer:
     group = client.house.members.group(name)
     if group is None:
         return Answer(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
-    return Answer(body=encode_consumer_list(tuple(group.client_ids())))
+    return Answer(body=group.consumer_list())
 
 
 HANDLERS: Final[dict[int, Handler]] = {

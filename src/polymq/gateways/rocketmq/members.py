@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from polymq.core.statistics import Family, Kind, Sample
+from polymq.protocols.rocketmq.bodies import encode_consumer_list
 from polymq.protocols.rocketmq.codes import RequestCode
 from polymq.rocketmq_limits import MEMBERS_MAX, SUBSCRIPTIONS_MAX, SUBSCRIPTIONS_PER_MEMBER_MAX, SUBSCRIPTIONS_SIZE_BYTES_MAX
 
@@ -108,10 +109,17 @@ class ConsumerGroup:
     wanted: dict[str, int] = field(default_factory=dict)  # how many members have subscribed to a topic
     state: int = 0
     told_ns: int = 0
+    _told: tuple[int, bytes] = (-1, b"")
 
     def client_ids(self) -> list[str]:
         """List the members, in an order that is the same for everybody who asks."""
         return sorted(self.members)
+
+    def consumer_list(self) -> bytes:
+        """Write the list of members, once for each state: all of them ask for it."""
+        if self._told[0] != self.state:
+            self._told = (self.state, encode_consumer_list(tuple(self.client_ids())))
+        return self._told[1]
 
 
 class Members:

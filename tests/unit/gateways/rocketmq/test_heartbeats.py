@@ -276,6 +276,18 @@ def test_a_group_without_members_is_an_error_in_the_real_brokers_words(caller: C
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
 
 
+def test_the_list_of_members_is_written_once_and_anew_when_there_are_others(world: GroupWorld, caller: Caller) -> None:
+    bodies = []
+    for client_id in ("b", "a"):
+        caller.ask(BEAT, heartbeat(client_id, "G"))
+        bodies += [caller.ask(LIST, consumerGroup="G").body for _ in range(2)]
+    caller.ask(RequestCode.UNREGISTER_CLIENT, clientID="b", consumerGroup="G")
+    bodies += [caller.ask(LIST, consumerGroup="G").body for _ in range(2)]
+    assert [orjson.loads(body)["consumerIdList"] for body in bodies[::2]] == [["b"], ["a", "b"], ["a"]]
+    for first, second in zip(bodies[::2], bodies[1::2], strict=True):
+        assert first is second
+
+
 def test_a_list_of_whom_is_an_error(caller: Caller) -> None:
     assert caller.ask(LIST).code == ResponseCode.SYSTEM_ERROR
 
