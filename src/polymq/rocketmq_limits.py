@@ -30,11 +30,13 @@ __all__ = [
     "LOCKED_QUEUES_MAX",
     "LOCKED_QUEUES_PER_REQUEST_MAX",
     "MEMBERS_MAX",
+    "MEMBERS_PER_CONNECTION_MAX",
     "MESSAGE_COUNT_PER_BATCH_MAX",
     "MESSAGE_COUNT_PER_PULL_MAX",
     "NAMED_BROKERS_MAX",
     "NAMED_SILENCE_NS_MAX",
     "NAMED_TOPICS_MAX",
+    "NAMED_VERSION_SIZE_BYTES_MAX",
     "PHYSICAL_OFFSET_BITS",
     "PLACES_PER_CONNECTION_MAX",
     "PLACES_REMEMBERED_MAX",
@@ -56,6 +58,7 @@ __all__ = [
     "READERS_PER_CONNECTION_MAX",
     "RECORD_SIZE_BYTES_MAX",
     "REGISTRATION_NAME_SIZE_MAX",
+    "REGISTRATION_OBJECTS_MAX",
     "REGISTRATION_SIZE_BYTES_MAX",
     "REGISTRATION_TOPICS_MAX",
     "REQUESTS_PER_FEED_MAX",
@@ -120,6 +123,10 @@ REGISTRATION_NAME_SIZE_MAX: Final = 255
 # A topic takes 130 bytes of JSON, and twice its name. Read in one piece: 50 ms for as many as there may be, and names of 20 characters.
 REGISTRATION_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 REGISTRATION_TOPICS_MAX: Final = 20_000
+# Lists and objects of any JSON in it: a topic is two. They take a hundred times the memory of what they are written with.
+REGISTRATION_OBJECTS_MAX: Final = 150_000
+# The version that a broker compares with ours: a real one takes 60 bytes.
+NAMED_VERSION_SIZE_BYTES_MAX: Final = 4096
 # BenchmarkTest has 1024 with a real broker.
 ROUTE_QUEUES_MAX: Final = 65_536
 # Names in one answer: 1 MB, and 10 ms to write.
@@ -137,6 +144,8 @@ CLIENT_ID_SIZE_MAX: Final = 512
 GROUPS_PER_HEARTBEAT_MAX: Final = 2_000
 # Clients in groups, of consumers and producers: about 500 bytes each. Ten thousand processes with ten groups each.
 MEMBERS_MAX: Final = 100_000
+# A real connection is one client's, in at most as many groups as a heartbeat may name. All leave at once when it ends: 15 ms.
+MEMBERS_PER_CONNECTION_MAX: Final = 4_096
 # What members have subscribed to, all together: about 500 bytes each, and the hashes of tags. Most have two.
 SUBSCRIPTIONS_MAX: Final = 400_000
 SUBSCRIPTIONS_PER_MEMBER_MAX: Final = 2_000
@@ -201,4 +210,6 @@ assert 24 <= PHYSICAL_OFFSET_BITS <= OFFSET_BITS
 assert FRAME_SIZE_BYTES_MAX <= PENDING_INPUT_SIZE_BYTES_MAX
 assert HEADER_SIZE_BYTES_MAX >= UNUSUAL_HEADER_SIZE_BYTES_MAX > 6 * PROPERTIES_SIZE_BYTES_MAX
 assert FRAME_SIZE_BYTES_MAX < BATCH_SIZE_BYTES_MAX or RECORD_SIZE_BYTES_MAX > MESSAGE_SIZE_BYTES_MAX
+assert MEMBERS_PER_CONNECTION_MAX > GROUPS_PER_HEARTBEAT_MAX
+assert REGISTRATION_OBJECTS_MAX > 2 * REGISTRATION_SIZE_BYTES_MAX // 130
 assert len("%RETRY%") + GROUP_SIZE_BYTES_MAX <= TOPIC_SIZE_BYTES_MAX

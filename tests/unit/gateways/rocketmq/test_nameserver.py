@@ -16,6 +16,7 @@ from polymq.gateways.rocketmq.registry import Registry
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.events import Request
 from polymq.protocols.rocketmq.registration import DataVersion, TopicConfig, write_registration
+from polymq.rocketmq_limits import NAMED_VERSION_SIZE_BYTES_MAX
 from tests.unit.gateways.rocketmq.group_world import Caller, GroupWorld
 
 if TYPE_CHECKING:
@@ -289,7 +290,8 @@ def test_a_version_is_asked_for_before_all_is_told_again() -> None:
     assert (found.ext, orjson.loads(found.body)) == ({"changed": "false"}, DataVersion(1, 5).fields())
     found = names.answer(RequestCode.QUERY_DATA_VERSION, b'{"counter":2,"timestamp":5}', **fields)
     assert found.ext == {"changed": "true"}
-    assert names.answer(RequestCode.QUERY_DATA_VERSION, b"{", **fields).code == ResponseCode.SYSTEM_ERROR
+    for wrong in (b"{", b"{}" + b" " * NAMED_VERSION_SIZE_BYTES_MAX):
+        assert names.answer(RequestCode.QUERY_DATA_VERSION, wrong, **fields).code == ResponseCode.SYSTEM_ERROR
 
 
 @pytest.mark.parametrize(
