@@ -16,6 +16,7 @@ __all__ = [
     "FILTERS_REMEMBERED_MAX",
     "FILTERS_REMEMBERED_SIZE_BYTES_MAX",
     "FRAME_SIZE_BYTES_MAX",
+    "GROUPS_DELETED_PER_REQUEST_MAX",
     "GROUPS_PER_HEARTBEAT_MAX",
     "GROUP_SIZE_BYTES_MAX",
     "HASHED_SIZE_PER_HEARTBEAT_MAX",
@@ -142,6 +143,8 @@ assert REGISTRATION_TOPICS_MAX * (2 * TOPIC_SIZE_BYTES_MAX + 130) < REGISTRATION
 CLIENT_ID_SIZE_MAX: Final = 512
 # A process with so many groups says 1 MB every 30 seconds, which is what a body may have.
 GROUPS_PER_HEARTBEAT_MAX: Final = 2_000
+# From so many topics a group is taken in one turn: 20 ms.
+GROUPS_DELETED_PER_REQUEST_MAX: Final = 1_000
 # Clients in groups, of consumers and producers: about 500 bytes each. Ten thousand processes with ten groups each.
 MEMBERS_MAX: Final = 100_000
 # A real connection is one client's, in at most as many groups as a heartbeat may name. All leave at once when it ends: 15 ms.

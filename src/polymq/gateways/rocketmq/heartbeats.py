@@ -1,4 +1,4 @@
-"""Heartbeats and what else is asked about groups: 34, 35 and 38.
+"""Heartbeats and what else is asked about groups: 34, 35, 38 and 207.
 
 The real broker's answers: 34 says only that all went well, and what it cannot register is not registered; 35 never
 fails; 38 of a group without members is an error.
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.group import GroupKind
 from polymq.errors import Refusal
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, required
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, required, truth
 from polymq.gateways.rocketmq.joining import read_body, require_group
 from polymq.gateways.rocketmq.members import Joining, Subscription
 from polymq.protocols.rocketmq.bodies import parse_heartbeat
 from polymq.protocols.rocketmq.codes import Language, RequestCode, ResponseCode
-from polymq.protocols.rocketmq.names import is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
+from polymq.protocols.rocketmq.names import group_problem, is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
 from polymq.rocketmq_limits import (
     CLIENT_ID_SIZE_MAX,
     EXPRESSION_SIZE_MAX,
+    GROUPS_DELETED_PER_REQUEST_MAX,
     GROUPS_PER_HEARTBEAT_MAX,
     HASHED_SIZE_PER_HEARTBEAT_MAX,
     SUBSCRIPTIONS_PER_HEARTBEAT_MAX,
@@ -159,8 +160,34 @@ def _consumer_list(client: RocketmqClient, request: Request) -> Answer:
     return Answer(body=group.consumer_list())
 
 
+def _delete_group(client: RocketmqClient, request: Request) -> Answer:
+    """Forget where a group is in each topic, if that is asked for, so that its topics need not wait for it any more."""
+    name = required(request, "groupName")
+    if not is_valid_group(name):
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, group_problem(name) or "")
+    # As 4.9 calls it, and as 5.x does.
+    if not (truth(request, "removeOffset") or truth(request, "cleanOffset")):
+        return Answer()
+    session = client.session
+    left = GROUPS_DELETED_PER_REQUEST_MAX
+    for (namespace, topic), found in list(client.house.broker.catalogue.topics.items()):
+        group = found.groups.get(name)
+        if namespace != session.principal.namespace or group is None or group.kind is not GroupKind.CURSOR:
+            continue
+        if not left:
+            return Answer(
+                ResponseCode.SYSTEM_BUSY,
+                f"group {name} is gone from {GROUPS_DELETED_PER_REQUEST_MAX} topics: ask again",
+                ticket=session.journaled(),
+            )
+        session.delete_group(topic, name)
+        left -= 1
+    return Answer(ticket=session.journaled())
+
+
 HANDLERS: Final[dict[int, Handler]] = {
     RequestCode.HEART_BEAT: _heartbeat,
     RequestCode.UNREGISTER_CLIENT: _unregister,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _consumer_list,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: _delete_group,
 }

@@ -292,6 +292,59 @@ def test_a_list_of_whom_is_an_error(caller: Caller) -> None:
     assert caller.ask(LIST).code == ResponseCode.SYSTEM_ERROR
 
 
+# -- deleting --------------------------------------------------------------------------------------------------------
+
+DELETE = RequestCode.DELETE_SUBSCRIPTIONGROUP
+
+
+def groups(world: GroupWorld) -> list[tuple[str, str]]:
+    return [(name, group) for (_namespace, name), topic in world.broker.catalogue.topics.items() for group in topic.groups]
+
+
+@pytest.mark.parametrize("field", ["removeOffset", "cleanOffset"])
+def test_a_group_is_deleted_with_its_offsets_in_every_topic_and_no_channel_of_its_name(
+    world: GroupWorld, caller: Caller, field: str
+) -> None:
+    for topic, group, kind in (
+        ("T", "G", GroupKind.CURSOR),
+        ("U", "G", GroupKind.CURSOR),
+        ("U", "H", GroupKind.CURSOR),
+        ("V", "G", GroupKind.WORK),
+    ):
+        caller.session.ensure_topic(topic)
+        caller.session.create_group(topic, group, kind=kind)
+    for wanted in ("false", ""):
+        assert caller.ask(DELETE, groupName="G", said={field: wanted}).code == 0
+        assert len(groups(world)) == 4
+    answer = caller.ask(DELETE, groupName="G", said={field: "true"})
+    assert (answer.code, groups(world)) == (0, [("U", "H"), ("V", "G")])
+    assert answer.ticket is not None
+    assert caller.ask(DELETE, groupName="G", said={field: "true"}).code == 0
+    for wrong in ({}, {"groupName": "a b"}):
+        assert caller.ask(DELETE, said={**wrong, field: "true"}).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_group_of_many_topics_is_deleted_in_steps(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats_module, "GROUPS_DELETED_PER_REQUEST_MAX", 2)
+    for number in range(3):
+        caller.session.ensure_topic(f"T{number}")
+        caller.session.create_group(f"T{number}", "G", kind=GroupKind.CURSOR)
+    assert caller.ask(DELETE, groupName="G", removeOffset="true").code == ResponseCode.SYSTEM_BUSY
+    assert len(groups(world)) == 1
+    assert caller.ask(DELETE, groupName="G", removeOffset="true").code == 0
+    assert groups(world) == []
+
+
+def test_who_may_not_manage_deletes_no_group() -> None:
+    some = Permission(frozenset({Action.SUBSCRIBE, Action.PUBLISH}), EVERYTHING, (EVERYTHING,))
+    world = GroupWorld(principal=Principal("reader", permissions=(some,)))
+    caller = world.caller()
+    caller.session.ensure_topic("T")
+    world.house.broker.session(Principal("boss")).create_group("T", "G", kind=GroupKind.CURSOR)
+    assert caller.ask(DELETE, groupName="G", removeOffset="true").code == ResponseCode.NO_PERMISSION
+    assert groups(world) == [("T", "G")]
+
+
 # -- locks -----------------------------------------------------------------------------------------------------------
 
 
