@@ -353,6 +353,20 @@ def lock_body(client_id: str, *queue_ids: int, **more: object) -> dict[str, obje
     return {"clientId": client_id, "consumerGroup": "G", "mqSet": queues, **more}
 
 
+def test_queues_that_are_not_there_take_no_more_than_half_of_the_room(
+    world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polymq.gateways.rocketmq.locks.LOCKED_QUEUES_MAX", 8)
+
+    def locked(*queue_ids: int) -> int:
+        return len(orjson.loads(caller.ask(RequestCode.LOCK_BATCH_MQ, lock_body("a", *queue_ids)).body)["lockOKMQSet"])
+
+    assert [locked(100, 101, 102), locked(103), locked(104)] == [3, 1, 0]
+    caller.session.ensure_topic("T")  # with four queues
+    assert locked(0, 1, 2, 3, 4) == 4
+    assert world.house.locks.count == 8
+
+
 def test_queues_are_locked_and_unlocked(caller: Caller) -> None:
     answer = caller.ask(RequestCode.LOCK_BATCH_MQ, lock_body("a", 0, 1, onlyThisBroker=False))
     locked = [{"brokerName": "broker-a", "queueId": queue_id, "topic": "T"} for queue_id in (0, 1)]
