@@ -12,10 +12,14 @@ __all__ = [
     "COLD_PULLS_MAX",
     "COLD_READERS_MAX",
     "DELAY_LEVELS_MAX",
+    "EXPRESSION_SIZE_MAX",
     "FILTERS_REMEMBERED_MAX",
+    "FILTERS_REMEMBERED_SIZE_BYTES_MAX",
     "FRAME_SIZE_BYTES_MAX",
+    "GROUPS_DELETED_PER_REQUEST_MAX",
     "GROUPS_PER_HEARTBEAT_MAX",
     "GROUP_SIZE_BYTES_MAX",
+    "HASHED_SIZE_PER_HEARTBEAT_MAX",
     "HEADER_SIZE_BYTES_MAX",
     "JOBS_MAX",
     "JOBS_PER_CONNECTION_MAX",
@@ -27,11 +31,13 @@ __all__ = [
     "LOCKED_QUEUES_MAX",
     "LOCKED_QUEUES_PER_REQUEST_MAX",
     "MEMBERS_MAX",
+    "MEMBERS_PER_CONNECTION_MAX",
     "MESSAGE_COUNT_PER_BATCH_MAX",
     "MESSAGE_COUNT_PER_PULL_MAX",
     "NAMED_BROKERS_MAX",
     "NAMED_SILENCE_NS_MAX",
     "NAMED_TOPICS_MAX",
+    "NAMED_VERSION_SIZE_BYTES_MAX",
     "PHYSICAL_OFFSET_BITS",
     "PLACES_PER_CONNECTION_MAX",
     "PLACES_REMEMBERED_MAX",
@@ -53,6 +59,7 @@ __all__ = [
     "READERS_PER_CONNECTION_MAX",
     "RECORD_SIZE_BYTES_MAX",
     "REGISTRATION_NAME_SIZE_MAX",
+    "REGISTRATION_OBJECTS_MAX",
     "REGISTRATION_SIZE_BYTES_MAX",
     "REGISTRATION_TOPICS_MAX",
     "REQUESTS_PER_FEED_MAX",
@@ -64,6 +71,7 @@ __all__ = [
     "SUBSCRIPTIONS_SIZE_BYTES_MAX",
     "TAGS_PER_SUBSCRIPTION_MAX",
     "TOPICS_REMEMBERED_MAX",
+    "TOPIC_LISTS_REMEMBERED_MAX",
     "TOPIC_LIST_MAX",
     "TOPIC_SIZE_BYTES_MAX",
     "UNUSUAL_HEADER_SIZE_BYTES_MAX",
@@ -116,10 +124,16 @@ REGISTRATION_NAME_SIZE_MAX: Final = 255
 # A topic takes 130 bytes of JSON, and twice its name. Read in one piece: 50 ms for as many as there may be, and names of 20 characters.
 REGISTRATION_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 REGISTRATION_TOPICS_MAX: Final = 20_000
+# Lists and objects of any JSON in it: a topic is two. They take a hundred times the memory of what they are written with.
+REGISTRATION_OBJECTS_MAX: Final = 150_000
+# The version that a broker compares with ours: a real one takes 60 bytes.
+NAMED_VERSION_SIZE_BYTES_MAX: Final = 4096
 # BenchmarkTest has 1024 with a real broker.
 ROUTE_QUEUES_MAX: Final = 65_536
 # Names in one answer: 1 MB, and 10 ms to write.
 TOPIC_LIST_MAX: Final = 50_000
+# Such answers are kept until topics come or go, one for each namespace.
+TOPIC_LISTS_REMEMBERED_MAX: Final = 16
 # One client has one key; a proxy may speak for some.
 KEYS_PER_CONNECTION_MAX: Final = 64
 
@@ -129,14 +143,22 @@ assert REGISTRATION_TOPICS_MAX * (2 * TOPIC_SIZE_BYTES_MAX + 130) < REGISTRATION
 CLIENT_ID_SIZE_MAX: Final = 512
 # A process with so many groups says 1 MB every 30 seconds, which is what a body may have.
 GROUPS_PER_HEARTBEAT_MAX: Final = 2_000
+# From so many topics a group is taken in one turn: 20 ms.
+GROUPS_DELETED_PER_REQUEST_MAX: Final = 1_000
 # Clients in groups, of consumers and producers: about 500 bytes each. Ten thousand processes with ten groups each.
 MEMBERS_MAX: Final = 100_000
+# A real connection is one client's, in at most as many groups as a heartbeat may name. All leave at once when it ends: 15 ms.
+MEMBERS_PER_CONNECTION_MAX: Final = 4_096
 # What members have subscribed to, all together: about 500 bytes each, and the hashes of tags. Most have two.
 SUBSCRIPTIONS_MAX: Final = 400_000
 SUBSCRIPTIONS_PER_MEMBER_MAX: Final = 2_000
 # Expressions and hashes of tags can be long; real ones are not.
 SUBSCRIPTIONS_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 TAGS_PER_SUBSCRIPTION_MAX: Final = 1_000
+# Characters of all tags of one subscription, or of a pull's own: 2 ms to hash. Real ones have some dozens.
+EXPRESSION_SIZE_MAX: Final = 16 * 1024
+# Characters of tags in one heartbeat that come without their hashes, which real clients send along: 10 ms.
+HASHED_SIZE_PER_HEARTBEAT_MAX: Final = 64 * 1024
 # Each takes about 5 µs to register, during which nobody else is served.
 SUBSCRIPTIONS_PER_HEARTBEAT_MAX: Final = 10_000
 # Queues that orderly consumers have for themselves: about 300 bytes each. A request names those of one topic, or of all.
@@ -146,8 +168,9 @@ LOCKED_QUEUES_PER_REQUEST_MAX: Final = 10_000
 DELAY_LEVELS_MAX: Final = 1_000
 # A queue is a partition with files of its own. Real topics have 4 to 16; more than 1,024 is a slip.
 QUEUES_PER_TOPIC_MAX: Final = 1024
-# Filters of pulls are parsed once each.
+# Filters of pulls are parsed once each, and forgotten all together when they are more, or larger.
 FILTERS_REMEMBERED_MAX: Final = 4096
+FILTERS_REMEMBERED_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 # A new group of a queue that begins at 0 and is no larger starts there: RocketMQ's rule is "in memory", 40 % of it.
 YOUNG_QUEUE_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 # Where the messages of a queue are said to be is worked out once for each; 300 bytes.
@@ -190,4 +213,6 @@ assert 24 <= PHYSICAL_OFFSET_BITS <= OFFSET_BITS
 assert FRAME_SIZE_BYTES_MAX <= PENDING_INPUT_SIZE_BYTES_MAX
 assert HEADER_SIZE_BYTES_MAX >= UNUSUAL_HEADER_SIZE_BYTES_MAX > 6 * PROPERTIES_SIZE_BYTES_MAX
 assert FRAME_SIZE_BYTES_MAX < BATCH_SIZE_BYTES_MAX or RECORD_SIZE_BYTES_MAX > MESSAGE_SIZE_BYTES_MAX
+assert MEMBERS_PER_CONNECTION_MAX > GROUPS_PER_HEARTBEAT_MAX
+assert REGISTRATION_OBJECTS_MAX > 2 * REGISTRATION_SIZE_BYTES_MAX // 130
 assert len("%RETRY%") + GROUP_SIZE_BYTES_MAX <= TOPIC_SIZE_BYTES_MAX

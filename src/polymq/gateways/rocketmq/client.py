@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RocketmqClient"]
 
-# Two of them without a word, and a connection is given up: 120 s, as the real broker does.
-_IDLE_NS: Final = 60_000_000_000
+# `Liveness` takes the interval of which a silent peer has two.
+_INTERVALS_OF_SILENCE: Final = 2
 _LOCALHOST: Final = b"\x7f\0\0\1"
 # Times of pulls that have been answered are forgotten when there are so many, and as many as others.
 _DUE_SPARE: Final = 64
@@ -104,7 +104,7 @@ class RocketmqClient(BaseGateway):
 
     def opened(self, effects: list[Effect]) -> None:
         """Say nothing; the client speaks first."""
-        self._liveness.expect(_IDLE_NS, effects)
+        self._liveness.expect(self.house.idle_ns // _INTERVALS_OF_SILENCE, effects)
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every request that has come whole."""

@@ -103,7 +103,7 @@ class Pull:
         self.size_max = min(size_max, PULL_SIZE_BYTES_MAX) if size_max > 0 else PULL_SIZE_BYTES_MAX
         self.suspend_ns = min(max(suspend_ms, 0) * _NS_PER_MS, PULL_HOLD_NS_MAX) if self.flags & _SUSPEND else 0
         # Without a subscription of its own it is for what its group has subscribed to.
-        self.expression: tuple[str, str] | None = None
+        self.expression: tuple[str, str] | Wanted | None = None
         if self.flags & _SUBSCRIPTION:
             ext = request.ext
             self.expression = (ext.get("expressionType") or "TAG", ext.get("subscription") or "*")
