@@ -250,7 +250,8 @@ class WindowRequest:
         # Off the disk, a larger piece costs little more than a small one, as long as there is memory for it.
         if volume.windows_size_bytes < settings.windows_size_bytes_max:
             cold.size_bytes = max(cold.size_bytes, settings.read_ahead_size_bytes)
-        self.size_bytes = cold.size_bytes
+        # A batch may be much larger than what is asked for: until it is known, it counts as one that is.
+        self.size_bytes = max(cold.size_bytes, settings.read_ahead_size_bytes)
 
         def done(result: object) -> None:
             if isinstance(result, Window):
