@@ -9,8 +9,8 @@ from polymq.limits import BATCH_SIZE_BYTES_MAX, MESSAGE_SIZE_BYTES_MAX, OFFSET_B
 __all__ = [
     "ASKED_PER_CONNECTION_MAX",
     "CLIENT_ID_SIZE_MAX",
+    "COLD_COPIES_SIZE_BYTES_MAX",
     "COLD_PULLS_MAX",
-    "COLD_READERS_MAX",
     "DELAY_LEVELS_MAX",
     "EXPRESSION_SIZE_MAX",
     "FILTERS_REMEMBERED_MAX",
@@ -44,7 +44,9 @@ __all__ = [
     "PROPERTIES_SIZE_BYTES_MAX",
     "PULLS_MAX",
     "PULLS_PER_CONNECTION_MAX",
+    "PULLS_WOKEN_PER_TURN_MAX",
     "PULL_HOLD_NS_MAX",
+    "PULL_LOOKS_NS_PER_TURN_MAX",
     "PULL_SCAN_RECORDS_MAX",
     "PULL_SCAN_SIZE_BYTES_MAX",
     "PULL_SIZE_BYTES_MAX",
@@ -193,10 +195,14 @@ PULL_SCAN_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 PULL_SIZE_BYTES_PER_FEED_MAX: Final = 1024 * 1024
 # Places in the log that a connection goes on reading from: 200 bytes each, and found again if there are more.
 READERS_PER_CONNECTION_MAX: Final = 4096
-# Of those that read what is not in memory, each with a copy of 256 KiB, or of 4 MiB as long as there is room: all connections together.
-COLD_READERS_MAX: Final = 256
-# Reads of the disk for pulls at the same time; the others wait their turn.
-COLD_PULLS_MAX: Final = 64
+# What those keep of what is not in memory, all connections together: 256 KiB each, or 4 MiB as long as there is room, or a whole batch.
+COLD_COPIES_SIZE_BYTES_MAX: Final = 96 * 1024 * 1024
+# Reads of the disk for pulls at the same time; the others wait their turn. One thread reads: more would only be kept in memory.
+COLD_PULLS_MAX: Final = 8
+# Pulls that are woken in one turn: 10 us for each that finds nothing for it, and nobody else is served meanwhile.
+PULLS_WOKEN_PER_TURN_MAX: Final = 128
+# What one turn spends on pulls with a filter or of what is not in memory: no more are begun then.
+PULL_LOOKS_NS_PER_TURN_MAX: Final = 3_000_000
 # Questions that are answered over some turns, of one connection and in all: each reads 512 KiB a turn at most.
 JOBS_PER_CONNECTION_MAX: Final = 128
 JOBS_MAX: Final = 1024
