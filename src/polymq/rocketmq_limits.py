@@ -18,8 +18,8 @@ __all__ = [
     "GROUP_SIZE_BYTES_MAX",
     "HEADER_SIZE_BYTES_MAX",
     "JOBS_MAX",
+    "JOBS_NS_PER_TURN_MAX",
     "JOBS_PER_CONNECTION_MAX",
-    "JOB_STEPS_PER_TURN_MAX",
     "JSON_BODY_SIZE_BYTES_MAX",
     "JSON_DEPTH_MAX",
     "JSON_VALUES_MAX",
@@ -47,6 +47,7 @@ __all__ = [
     "QUERY_ANSWER_SIZE_BYTES_MAX",
     "QUERY_MESSAGES_MAX",
     "QUERY_NS_MAX",
+    "QUERY_PIECE_COUNT",
     "QUERY_PIECE_SIZE_BYTES",
     "QUERY_SIZE_BYTES_MAX",
     "QUEUES_PER_TOPIC_MAX",
@@ -55,6 +56,7 @@ __all__ = [
     "REGISTRATION_NAME_SIZE_MAX",
     "REGISTRATION_SIZE_BYTES_MAX",
     "REGISTRATION_TOPICS_MAX",
+    "REQUESTS_NS_PER_TURN_MAX",
     "REQUESTS_PER_FEED_MAX",
     "ROUTE_QUEUES_MAX",
     "SENDS_PER_FEED_MAX",
@@ -101,6 +103,8 @@ PULL_SIZE_BYTES_MAX: Final = 256 * 1024
 # What one feed decodes before the gateway acts on it: columns of 40 bytes for each send, an object for each other request.
 SENDS_PER_FEED_MAX: Final = 4096
 REQUESTS_PER_FEED_MAX: Final = 128
+# One connection's requests in a turn, after which the others have theirs; a single one may take longer.
+REQUESTS_NS_PER_TURN_MAX: Final = 2_000_000
 # A decoder remembers the topics that its client sends to, and forgets all of them when there are more.
 TOPICS_REMEMBERED_MAX: Final = 1024
 
@@ -174,15 +178,16 @@ READERS_PER_CONNECTION_MAX: Final = 4096
 COLD_READERS_MAX: Final = 256
 # Reads of the disk for pulls at the same time; the others wait their turn.
 COLD_PULLS_MAX: Final = 64
-# Questions that are answered over some turns, of one connection and in all: each reads 512 KiB a turn at most.
+# Questions that are answered over some turns, of one connection and in all: each reads 512 KiB, or 128 messages, at a time.
 JOBS_PER_CONNECTION_MAX: Final = 128
 JOBS_MAX: Final = 1024
-# What all of them together may do in a turn: about a millisecond, if it is in memory.
-JOB_STEPS_PER_TURN_MAX: Final = 4
+# What all of them together may do in a turn; a single step may take longer.
+JOBS_NS_PER_TURN_MAX: Final = 2_000_000
 # A query by key: messages it gives, what it looks through, and for how long (clients wait for 3 to 6 s). A message of any size may be the first.
 QUERY_MESSAGES_MAX: Final = 64
 QUERY_ANSWER_SIZE_BYTES_MAX: Final = 1024 * 1024
 QUERY_PIECE_SIZE_BYTES: Final = 512 * 1024
+QUERY_PIECE_COUNT: Final = 128  # those in which the key stands are made objects, at 13 µs each
 QUERY_SIZE_BYTES_MAX: Final = 512 * 1024 * 1024
 QUERY_NS_MAX: Final = 2_500_000_000
 
