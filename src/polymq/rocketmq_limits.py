@@ -22,8 +22,8 @@ __all__ = [
     "HASHED_SIZE_PER_HEARTBEAT_MAX",
     "HEADER_SIZE_BYTES_MAX",
     "JOBS_MAX",
+    "JOBS_NS_PER_TURN_MAX",
     "JOBS_PER_CONNECTION_MAX",
-    "JOB_STEPS_PER_TURN_MAX",
     "JSON_BODY_SIZE_BYTES_MAX",
     "JSON_DEPTH_MAX",
     "JSON_VALUES_MAX",
@@ -55,6 +55,7 @@ __all__ = [
     "QUERY_ANSWER_SIZE_BYTES_MAX",
     "QUERY_MESSAGES_MAX",
     "QUERY_NS_MAX",
+    "QUERY_PIECE_COUNT",
     "QUERY_PIECE_SIZE_BYTES",
     "QUERY_SIZE_BYTES_MAX",
     "QUEUES_PER_TOPIC_MAX",
@@ -64,6 +65,7 @@ __all__ = [
     "REGISTRATION_OBJECTS_MAX",
     "REGISTRATION_SIZE_BYTES_MAX",
     "REGISTRATION_TOPICS_MAX",
+    "REQUESTS_NS_PER_TURN_MAX",
     "REQUESTS_PER_FEED_MAX",
     "ROUTE_QUEUES_MAX",
     "SENDS_PER_FEED_MAX",
@@ -111,6 +113,8 @@ PULL_SIZE_BYTES_MAX: Final = 256 * 1024
 # What one feed decodes before the gateway acts on it: columns of 40 bytes for each send, an object for each other request.
 SENDS_PER_FEED_MAX: Final = 4096
 REQUESTS_PER_FEED_MAX: Final = 128
+# One connection's requests in a turn, after which the others have theirs; a single one may take longer.
+REQUESTS_NS_PER_TURN_MAX: Final = 2_000_000
 # A decoder remembers the topics that its client sends to, and forgets all of them when there are more.
 TOPICS_REMEMBERED_MAX: Final = 1024
 
@@ -203,15 +207,16 @@ COLD_PULLS_MAX: Final = 8
 PULLS_WOKEN_PER_TURN_MAX: Final = 128
 # What one turn spends on pulls with a filter or of what is not in memory: no more are begun then.
 PULL_LOOKS_NS_PER_TURN_MAX: Final = 3_000_000
-# Questions that are answered over some turns, of one connection and in all: each reads 512 KiB a turn at most.
+# Questions that are answered over some turns, of one connection and in all: each reads 512 KiB, or 128 messages, at a time.
 JOBS_PER_CONNECTION_MAX: Final = 128
 JOBS_MAX: Final = 1024
-# What all of them together may do in a turn: about a millisecond, if it is in memory.
-JOB_STEPS_PER_TURN_MAX: Final = 4
+# What all of them together may do in a turn; a single step may take longer.
+JOBS_NS_PER_TURN_MAX: Final = 2_000_000
 # A query by key: messages it gives, what it looks through, and for how long (clients wait for 3 to 6 s). A message of any size may be the first.
 QUERY_MESSAGES_MAX: Final = 64
 QUERY_ANSWER_SIZE_BYTES_MAX: Final = 1024 * 1024
 QUERY_PIECE_SIZE_BYTES: Final = 512 * 1024
+QUERY_PIECE_COUNT: Final = 128  # those in which the key stands are made objects, at 13 µs each
 QUERY_SIZE_BYTES_MAX: Final = 512 * 1024 * 1024
 QUERY_NS_MAX: Final = 2_500_000_000
 

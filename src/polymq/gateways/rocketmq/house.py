@@ -87,7 +87,7 @@ class House:
         self.clients: dict[RocketmqClient, None] = {}
         self.scratch = bytearray()
         self.topics = Topics(self)
-        self.jobs = Jobs()
+        self.jobs = Jobs(clock.monotonic_ns)
         self.holds = Holds(self)
         self.gate: Gate | None = None
         # Does what belongs to a group, whose right has been asked for: retry and dead-letter topics.
