@@ -17,6 +17,7 @@ from polymq import limits
 from polymq.core.lease_window import SETTLED, WAITING
 from polymq.wire.batch import keys_of
 from polymq.wire.crc import crc32c
+from polymq.wire.expiry import expiry_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -101,7 +102,8 @@ class Lanes:
                 self._group.cannot_read(share, offset)
                 self._leave(message_id)
                 continue
-            retired = self._group.retiring.takes(share, offset, piece) if self._group.retiring is not None else False
+            look = self._group.retiring is not None or expiry_of(piece)
+            retired = self._group.retire().takes(share, offset, piece) if look else False
             if retired is None:
                 return None
             self._unready()

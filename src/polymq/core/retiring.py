@@ -41,6 +41,8 @@ HEADER_PREFIX: Final = b"polymq-dead-"
 _MOVING_MAX: Final = 10_000
 # What is too many is settled so many at a time: each may need a slot, if older messages are out.
 _SKIP_MAX: Final = 1 << 20
+# Slices of new messages that are looked through in a step for those that are over: 20 us each.
+_STEPS_MAX: Final = 40
 # What a sweep spends on reading a message, and on moving the reader far for it: 10 and 100 us, in looks at a slot of 0.5 us.
 _SWEEP_READ: Final = 20
 _SWEEP_LOOKUP: Final = 200
@@ -118,10 +120,10 @@ class Retiring:
         self._group.dirty(share)
         return True
 
-    def fresh(self, share: Share, piece: Slice, alike: int) -> Slice | None:
+    def fresh(self, share: Share, piece: Slice, alike: int, now_ns: int) -> Slice | None:
         """Give what a slice of new messages begins with that are not over by their own time, stepping over those that are.
 
-        `alike`: as `leading` says of the slice. None: nothing is left, or has to wait; a dispatch looks again.
+        `alike`: as `leading` says of the slice at `now_ns`. None: nothing is left, or has to wait; a dispatch looks again.
         """
         if alike < 0:
             over, first = -alike, share.window.next
@@ -137,9 +139,20 @@ class Retiring:
                 self._kernel.wake(self._group)
                 return None
             piece = _without(piece, over)
-            alike = leading(piece, self._kernel.wall_ns())
+            # At the same time: whatever comes behind what was over then was not.
+            alike = leading(piece, now_ns)
             assert alike > 0
         return piece if alike == piece.count else _only(piece, alike)
+
+    def step_over(self, share: Share) -> None:
+        """Step over new messages of one partition that are over by their own time, some of them at a time."""
+        now_ns = self._kernel.wall_ns()
+        for _ in range(_STEPS_MAX):
+            piece = share.take(limits.SLICE_MESSAGES_MAX, limits.SLICE_SIZE_BYTES_MAX)
+            alike = leading(piece, now_ns) if piece is not None else 0
+            if piece is None or alike >= 0:
+                break
+            self.fresh(share, piece, alike, now_ns)
 
     def _move_new(self, share: Share, first: int, end: int) -> bool:
         """Move messages that were never handed out to the dead-letter topic, some of them at a time."""

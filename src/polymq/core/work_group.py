@@ -39,8 +39,8 @@ __all__ = ["WorkGroup"]
 _DELIVERIES_MAX: Final = 256
 # Given-back messages in one dispatch that have to be looked for in the log, if they lie in no order: 0.1 ms each.
 _LOOKUPS_MAX: Final = 32
-# Slices that are looked through in a step for messages that are over: 20 us each.
-_STEPS_MAX: Final = 40
+# Given-back messages that one dispatch finds to be over or tried too often: 3 us each, and more if they are moved.
+_RETIRED_MAX: Final = 1_000
 
 
 class WorkGroup(Leases):
@@ -72,6 +72,7 @@ class WorkGroup(Leases):
         self._turn = 0
         self._deliveries_max = _DELIVERIES_MAX
         self._lookups_left = _LOOKUPS_MAX
+        self._retired_left = _RETIRED_MAX
         self._share_turn = 0
         self._dirty_shares: set[Share] = set()
         self.latency: LatencyWindow | None = None
@@ -132,14 +133,8 @@ class WorkGroup(Leases):
 
     def step_over(self) -> None:
         """Step over new messages that are over by their own time, also when there is nobody to ask for them; some at a time."""
-        now_ns = self._kernel.wall_ns()
         for share in self.shares:
-            for _ in range(_STEPS_MAX):
-                piece = share.take(limits.SLICE_MESSAGES_MAX, limits.SLICE_SIZE_BYTES_MAX)
-                alike = leading(piece, now_ns) if piece is not None else 0
-                if piece is None or alike >= 0:
-                    break
-                self.retire().fresh(share, piece, alike)
+            self.retire().step_over(share)
 
     @property
     def has_given_back(self) -> bool:
@@ -174,6 +169,7 @@ class WorkGroup(Leases):
             quota = max(1, -(-self.depth // len(ready)))
         self._deliveries_max = max(1, _DELIVERIES_MAX // len(ready))
         self._lookups_left = _LOOKUPS_MAX
+        self._retired_left = _RETIRED_MAX
         more = served = False
         for consumer in ready:
             if self._serve(consumer, quota, deliveries):
@@ -239,8 +235,9 @@ class WorkGroup(Leases):
         if piece is None:
             return None
         if not self.topic.policy.ttl_ns or not self.retire().is_too_old(piece):
-            alike = leading(piece, self._kernel.wall_ns())
-            return piece if alike == piece.count else self.retire().fresh(share, piece, alike)
+            now_ns = self._kernel.wall_ns()
+            alike = leading(piece, now_ns)
+            return piece if alike == piece.count else self.retire().fresh(share, piece, alike, now_ns)
         stepped = self.retire().expire(share)
         if stepped is None:
             # Nobody can say how many are too old; what has been read is delivered.
@@ -283,7 +280,7 @@ class WorkGroup(Leases):
             if share.window.next < barrier and share.window.next < share.limit and not share.partition.log.failed:
                 # A log that failed hands out nothing new: what waits behind that would wait until the next start.
                 return None
-            if self._lookups_left <= 0:
+            if self._lookups_left <= 0 or self._retired_left <= 0:
                 self._kernel.wake(self)
                 return None
             before = share.lookups
@@ -301,6 +298,7 @@ class WorkGroup(Leases):
                     return None
                 if retired:
                     self.waiting.pop()
+                    self._retired_left -= 1
                     continue
             self.waiting.pop()
             if not self.sampled_out(consumer, share, offset):
