@@ -204,8 +204,8 @@ class WorkGroup(Leases):
             return self.lanes.next(consumer, now_ns)
         if self.waiting:
             again = self._next_again(consumer, now_ns)
-            if again is not None:
-                return again
+            if again is not None or self._retired_left <= 0:
+                return again  # what is new comes behind what has not been looked at
         if consumer.sample_percent:
             count = self._sample(consumer)
         for _ in self.shares:
