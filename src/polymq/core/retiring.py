@@ -52,7 +52,7 @@ _I64: Final = struct.Struct("<q")
 class Retiring:
     """One per group that has a use for it."""
 
-    __slots__ = ("_group", "_kernel", "_moving", "_moving_count", "_swept")
+    __slots__ = ("_group", "_kernel", "_moving", "_moving_count", "_moving_windows", "_swept")
 
     def __init__(self, kernel: Kernel, group: WorkGroup) -> None:
         self._kernel = kernel
@@ -60,6 +60,8 @@ class Retiring:
         # What is in a dead-letter log but perhaps not durable there: (log, end there, share, its window, offsets).
         self._moving: deque[tuple[Log, int, Share, LeaseWindow, list[int]]] = deque()
         self._moving_count = 0
+        # The ids of that, and in which window they are so.
+        self._moving_windows: dict[int, LeaseWindow] = {}
         # Where the last sweep has ended, in given-back messages.
         self._swept = 0
 
@@ -313,6 +315,8 @@ class Retiring:
         """Settle messages, which are neither waiting nor out, when what is before `end` of a log is durable: it has copies of them."""
         self._moving.append((log, end, share, share.window, offsets))
         self._moving_count += len(offsets)
+        number = share.partition.number << limits.OFFSET_BITS
+        self._moving_windows.update((number | offset, share.window) for offset in offsets)
         self._kernel.moves(self)
 
     @property
@@ -352,6 +356,10 @@ class Retiring:
             for offset in offsets
         }
 
+    def is_moving(self, message_id: int, window: LeaseWindow) -> bool:
+        """Say whether a message of a window is on its way."""
+        return self._moving_windows.get(message_id) is window
+
     def settle(self) -> bool:
         """Settle what is durable in the dead-letter topic; what failed there waits again. True if nothing is left to do."""
         group = self._group
@@ -361,6 +369,10 @@ class Retiring:
                 return False
             self._moving.popleft()
             self._moving_count -= len(offsets)
+            number = share.partition.number << limits.OFFSET_BITS
+            for offset in offsets:
+                if self.is_moving(number | offset, window):
+                    del self._moving_windows[number | offset]
             if share.window is not window:
                 continue  # the group has been set to another place since
             for offset in offsets:
@@ -377,6 +389,7 @@ class Retiring:
     def forget(self) -> None:
         """The group is gone."""
         self._moving.clear()
+        self._moving_windows.clear()
         self._moving_count = 0
 
 

@@ -88,6 +88,7 @@ class WorkGroup(Leases):
         self._owners += 1
         subscription = Subscription(self, listener, owner=self._owners, lease_ns=lease_ns, sample_percent=sample_percent)
         self.consumers.append(subscription)
+        self.by_owner[subscription.owner] = subscription
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -99,6 +100,7 @@ class WorkGroup(Leases):
             subscription.open = False
             subscription.credit = 0
             self.consumers.remove(subscription)
+            del self.by_owner[subscription.owner]
 
     def set_policy(self, policy: GroupPolicy) -> None:
         """Choose how messages are treated from now on."""
@@ -478,6 +480,7 @@ class WorkGroup(Leases):
                 del consumer.touched[message_id]
         self.waiting.keep(lambda message_id: message_id >> limits.OFFSET_BITS != number)
         self.gone = {message_id for message_id in self.gone if message_id >> limits.OFFSET_BITS != number}
+        self.renewed = {message_id for message_id in self.renewed if message_id >> limits.OFFSET_BITS != number}
         self.unreadable = [message_id for message_id in self.unreadable if message_id >> limits.OFFSET_BITS != number]
         self.deferred.drop_between(number << limits.OFFSET_BITS, (number + 1) << limits.OFFSET_BITS)
         self.deferred_count = len(self.deferred)
@@ -570,7 +573,7 @@ class WorkGroup(Leases):
     @property
     def unfinished(self) -> int:
         """How many messages are not done with, in whatever state."""
-        moving = len(self.retiring) if self.retiring is not None else 0
+        moving = (len(self.retiring) if self.retiring is not None else 0) + len(self.renewed)
         return self.depth + self.leased + self.deferred_count + moving
 
     @property

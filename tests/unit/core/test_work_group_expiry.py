@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,8 @@ from polymq.wire.records import Message
 from .conftest import SECOND_NS, World, inbox
 
 if TYPE_CHECKING:
+    import pytest
+
     from polymq.core.group import Subscription
 
 
