@@ -185,7 +185,9 @@ def test_what_comes_back_before_its_copy_is_written_is_nobodys(single: World, or
     single.turn()
     single.settle(other, *inbox(other).ids)
     single.turn()
-    assert single.broker.catalogue.topics["", "t"].groups["g"].unfinished == 0
+    group = single.broker.catalogue.topics["", "t"].groups["g"]
+    assert isinstance(group, WorkGroup)
+    assert group.unfinished == 0
     single.restart()
     assert single.view().groups[0].depth == 0
 
