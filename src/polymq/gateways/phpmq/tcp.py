@@ -41,6 +41,8 @@ _NS_PER_S: Final = 1_000_000_000
 _ORIGIN: Final = 4
 # As long as nobody waits: a lease that does not end.
 _FOR_EVER_NS: Final = 1 << 61
+# What a message that is not all there is given room for, as long as nothing has come of it.
+_NEED_SIZE_BYTES_FIRST: Final = 16 * 1024
 # How long a connection is not read that asks for more requeues than the disk takes.
 _CROWDED_NS: Final = 20_000_000
 
@@ -108,7 +110,8 @@ class PhpmqGateway(BaseGateway):
         if self._closing:
             effects.append(Close("the protocol was broken, or the broker refused"))
             return consumed
-        self.need = decoder.need
+        # Not more than twice what is there: room is made for it at once, and an announcement costs the client nothing.
+        self.need = min(decoder.need, max(_NEED_SIZE_BYTES_FIRST, 2 * (len(view) - consumed)))
         self._watch(consumed > 0, effects)
         if self._crowded:
             effects.append(Pause())

@@ -360,3 +360,17 @@ def test_tls_is_put_in_place_first(single: World) -> None:
     (upgrade,) = effects
     assert isinstance(upgrade, Upgrade)
     assert upgrade.layer is layer
+
+
+def test_what_is_announced_is_given_room_as_it_comes(single: World) -> None:
+    client = Client(single)
+    data = frames.send("q", b"x" * 1_000_000)
+    client.send(data[:100])
+    assert client.gateway.need == 16 * 1024
+    client.send(data[100:100_000])
+    assert client.gateway.need == 200_000
+    client.send(data[100_000:600_000])
+    assert 900_000 < client.gateway.need <= len(data)
+    client.send(data[600_000:] + frames.consume("q", 1))
+    (message,) = client.turn()
+    assert len(message.content) == 1_000_000
