@@ -112,6 +112,7 @@ RESERVED = {
     "pyarrow": ("polymq.spark", "polymq.wire"),
     "typer": ("polymq.cli",),
     "rich": ("polymq.cli",),
+    "pytest": ("polymq.testing.pytest_plugin",),
     "threading": ("polymq.server", "polymq.clients", "polymq.spark", "polymq.store", "polymq.testing"),
 }
 # Clock and randomness are ports: these packages are handed the time.
@@ -220,6 +221,7 @@ def test_the_packages_import_only_what_the_table_allows() -> None:
         ("spark/planted.py", "import polymq.server"),
         ("core/planted.py", "import polymq.testing"),
         ("server/planted.py", "import pyspark.sql"),
+        ("testing/planted.py", "import pytest"),
     ],
 )
 def test_a_planted_violation_is_found(tmp_path: Path, file: str, statement: str) -> None:

@@ -42,6 +42,8 @@ UNTESTED = {
     "polymq.testing.deliveries": "a part of the ledger: covered by its test",
     "polymq.testing.faults": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.nsq_wire": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.pytest_plugin": "run by tests/interop/test_pytest_plugin.py: it starts a real process",
+    "polymq.testing.server": "run by tests/interop/test_pytest_plugin.py: it is a real process",
     "polymq.testing.operators": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.options": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.process": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
