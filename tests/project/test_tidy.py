@@ -26,6 +26,11 @@ TEXT_SUFFIXES = {".py", ".pxd", ".pyi", ".md", ".toml", ".sh", ".txt", ".c", ".g
 UNTESTED = {
     "polymq.__init__": "covered by tests/unit/test_build.py",
     "polymq.cli.__main__": "run by tests/unit/cli/test_main.py",
+    "polymq.clients.broker_nats": "run by tests/interop/test_connect.py, and what it refuses by tests/unit/clients/test_broker.py",
+    "polymq.clients.broker_nsq": "run by tests/interop/test_connect.py, and what it refuses by tests/unit/clients/test_broker.py",
+    "polymq.clients.broker_phpmq": "run by tests/interop/test_connect.py, and what it refuses by tests/unit/clients/test_broker.py",
+    "polymq.clients.broker_rocketmq": "run by tests/interop/test_connect.py, and what it refuses by tests/unit/clients/test_broker.py",
+    "polymq.clients.broker_sync": "run by tests/interop/test_connect.py",
     "polymq.core.catalogue": "covered by tests/unit/core/test_session.py, test_work_group.py and test_recovery.py",
     "polymq.core.group": "covered by the tests of the three kinds of groups",
     "polymq.core.journal_entries": "covered by tests/unit/core/test_recovery.py, which reads back all of them",
