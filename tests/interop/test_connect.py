@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from polymq.clients import broker_sync
 from polymq.clients.nsq import NsqOptions
 from polymq.errors import DeadlineExceeded, LocalProtocolError, Unsupported
 from polymq.testing.server import PolymqServer
+from tests.interop.servers import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 PROTOCOLS = ("nsq", "nats", "rocketmq", "phpmq")
 # Whose consumers share what comes by the name of a group.
 GROUPED = ("nsq", "nats", "rocketmq")
+PAGE = ROOT / "docs" / "CLIENTS_PYTHON.md"
 NUMBERS = itertools.count()
 BODIES = [b"x", bytes(range(256)), b"\r\n\r\nPING\r\n", b"b" * 300_000]
 
@@ -273,6 +276,24 @@ def test_nobody_there(server: PolymqServer) -> None:
 
     with pytest.raises(DeadlineExceeded):
         asyncio.run(go())
+
+
+def test_the_examples_of_the_page(server: PolymqServer) -> None:
+    text = PAGE.read_text().partition("\n# One API for all four\n")[2].partition("\n# ")[0]
+    first, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    program = subprocess.Popen(
+        [sys.executable, "-u", "-c", first.replace("127.0.0.1:4150", server.nsq)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "BA9 boards 1\n"
+    finally:
+        program.terminate()
+        program.communicate(timeout=20)
+    done = subprocess.run(
+        [sys.executable, "-c", second.replace("127.0.0.1:9100", server.phpmq)], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout == "UA2 at A7\nno more\n"
 
 
 def test_importing_polymq_imports_no_client() -> None:
