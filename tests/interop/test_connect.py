@@ -15,12 +15,13 @@ import pytest
 import polymq
 from polymq.clients import broker_sync
 from polymq.clients.nsq import NsqOptions
-from polymq.errors import DeadlineExceeded, LocalProtocolError, Unsupported
+from polymq.errors import DeadlineExceeded, LocalProtocolError, Refusal, Unsupported
 from polymq.testing.server import PolymqServer
 from tests.interop.servers import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from polymq.clients.broker import Subscription
     from polymq.clients.broker_messages import BrokerMessage
@@ -267,6 +268,32 @@ def test_both_find_their_server_again(tmp_path_factory: pytest.TempPathFactory, 
 
     with PolymqServer(tmp_path_factory.mktemp("killed")) as server:
         asyncio.run(go(server))
+
+
+def test_who_may_not_is_told_with_nats(tmp_path: Path) -> None:
+    users = tmp_path / "users.conf"
+    users.write_text('authorization { users = [ { user: ann, password: "s:/@", permissions: { publish: "ok.>", subscribe: ["ok.>"] } } ] }')
+
+    async def go(address: str) -> None:
+        for login in ("", "ann:wrong@"):
+            with pytest.raises(Refusal):
+                async with polymq.connect(f"nats://{login}{address}"):
+                    pass
+        async with polymq.connect(f"nats://ann:s%3A%2F%40@{address}") as broker:
+            with pytest.raises(Refusal):
+                await broker.publish("no", b"x")
+            with pytest.raises(Refusal):
+                await take(broker.subscribe("no"))
+            async with broker.subscribe("ok.*") as subscription:
+                results = await asyncio.gather(*(broker.publish(each, b"x") for each in ("ok.1", "no", "ok.2")), return_exceptions=True)
+                assert [isinstance(each, Refusal) for each in results] == [False, True, False]
+                await take(subscription)
+                await take(subscription)
+            with pytest.raises(LocalProtocolError, match="at most"):
+                await broker.publish("ok.1", bytes(2 * 1024 * 1024))
+
+    with PolymqServer(tmp_path / "server", {"nats.config": users}) as server:
+        asyncio.run(go(server.nats))
 
 
 def test_nobody_there(server: PolymqServer) -> None:
