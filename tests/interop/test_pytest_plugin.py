@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from polymq import testing
 from polymq.clients.nsq import NsqConsumer, NsqProducer
 from polymq.errors import LocalProtocolError, StoreFailed
 from polymq.testing.server import PolymqServer
@@ -149,3 +152,16 @@ def test_what_cannot_start_says_why(tmp_path: Path) -> None:
         pass
     with pytest.raises(LocalProtocolError, match="would not say"):
         PolymqServer(tmp_path, {"server.log_level": "error"})
+
+
+def test_the_plugin_imports_neither_the_simulator_nor_the_broker() -> None:
+    program = "import sys, polymq.testing.pytest_plugin; print(sorted(each for each in sys.modules if each.startswith('polymq.')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['polymq.errors', 'polymq.testing', 'polymq.testing.pytest_plugin', 'polymq.testing.server']"
+
+
+def test_what_the_package_names_is_there() -> None:
+    for name in testing.__all__:
+        assert getattr(testing, name).__name__ == name
+    with pytest.raises(AttributeError):
+        _ = testing.Nothing
