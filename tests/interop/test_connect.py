@@ -128,6 +128,18 @@ def test_what_is_not_settled_comes_again_where_messages_do(server: PolymqServer,
     asyncio.run(go())
 
 
+def test_what_is_discarded_is_with_the_dead_letters_of_its_group(server: PolymqServer, topic: str) -> None:
+    async def go() -> None:
+        async with polymq.connect(f"rocketmq://{server.rocketmq}/{topic}-group") as broker:
+            await broker.publish(topic, b"bad", key="BA9")
+            await (await take(broker.subscribe(topic))).discard()
+            message = await take(broker.subscribe(f"%DLQ%{topic}-group", group="undertaker"))
+            assert (message.body, message.key) == (b"bad", "BA9")
+            await message.done()
+
+    asyncio.run(go())
+
+
 @pytest.mark.parametrize("protocol", ["nsq", "rocketmq"])
 def test_a_delay_is_kept(server: PolymqServer, topic: str, protocol: str) -> None:
     async def go() -> None:
