@@ -43,6 +43,7 @@ UNTESTED = {
     "polymq.gateways.effects": "data only; carried out in tests/unit/server/test_pump.py",
     "polymq.gateways.nsq.refusals": "covered by tests/unit/gateways/nsq/test_tcp.py",
     "polymq.server.ports": "protocols only",
+    "polymq.testing.__init__": "names only, looked up by tests/interop/test_pytest_plugin.py",
     "polymq.testing.clients": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.deliveries": "a part of the ledger: covered by its test",
     "polymq.testing.faults": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
