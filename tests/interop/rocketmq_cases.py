@@ -89,6 +89,7 @@ def right(code: int, ext: dict[str, Any], body: bytes) -> Callable[[Stage], None
         talk.ask(code, {}, body, note="no fields")
         talk.ask(code, {}, body, note="no fields, binary", serialize=BINARY)
         talk.connection.oneway(code, {key: talk.named(value) for key, value in ext.items()}, talk.named(body))
+        stage.stored += (code in SENDS) + (code == 320)
         talk.next_offset("WORD-t")
 
     return play

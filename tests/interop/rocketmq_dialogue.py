@@ -32,7 +32,7 @@ CASES_AT_ONCE: Final = 12
 # What a real one has answered is in its queues by then.
 STANDING_STILL_S: Final = 0.8
 # And for so long it may not have got to what it has answered.
-COUNTING_S: Final = 5.0
+COUNTING_S: Final = 20.0
 # Seen, and masked in an order that does not take one for the other.
 MASKS: Final = (
     # Of the longer ones the host is IPv6, or said to be.
