@@ -73,6 +73,7 @@ class Pull:
         "opaque",
         "place",
         "queue_id",
+        "raced",
         "reader",
         "size_max",
         "spot",
@@ -107,6 +108,7 @@ class Pull:
             self.expression = (ext.get("expressionType") or "TAG", ext.get("subscription") or "*")
         self.wanted: array[int] | None = None
         self.due_ns = 0
+        self.raced = False  # `due_ns` is the end of the wait for a heartbeat
         self.place = Waiting.NOWHERE
         self.reader: Reader | None = None
         self.log: Log
@@ -185,7 +187,7 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
             house.holds.end(pull)
             raise
     else:
-        pull.due_ns = house.clock.monotonic_ns() + PULL_SUBSCRIPTION_WAIT_NS
+        pull.raced, pull.due_ns = True, house.clock.monotonic_ns() + PULL_SUBSCRIPTION_WAIT_NS
         house.holds.wait_for_heartbeat(pull)
         client.wait_until(pull.due_ns, pull)
     if not may_wait and pull in client.pulls:
@@ -231,6 +233,8 @@ def go_on(pull: Pull) -> None:
             _answer(pull, found)
         elif isinstance(found, Wanted):
             pull.wanted = found.codes
+            if pull.raced:  # that time was for the heartbeat; its own begins now
+                pull.raced, pull.due_ns = False, 0
             _read(pull)
         else:
             client.house.holds.wait_for_heartbeat(pull)

@@ -220,9 +220,10 @@ class _Query:
         extra = read_extra(extras[0]) if extras else None
         if extra is None:
             return not self._unique and message.key == self._raw_key
-        if self._unique:
-            return properties.get(extra.properties, properties.UNIQUE_KEY) == self._key
-        return self._key in (properties.get(extra.properties, properties.KEYS) or "").split(" ")
+        # As in the real broker's index, where both are keys.
+        if properties.get(extra.properties, properties.UNIQUE_KEY) == self._key:
+            return True
+        return not self._unique and self._key in (properties.get(extra.properties, properties.KEYS) or "").split(" ")
 
     def _take(self, scan: _Scan, offset: int, message: Message) -> None:
         found = Found(self._topic, scan.index, scan.log.number, offset, message)

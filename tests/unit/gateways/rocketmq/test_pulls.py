@@ -232,6 +232,23 @@ def test_a_newer_subscription_is_waited_for(world: World) -> None:
     assert world.house.holds.count == 0
 
 
+def test_the_wait_for_a_heartbeat_does_not_shorten_the_wait_for_messages(world: World) -> None:
+    members = Members()
+    world.house.members = members
+    talk = world.connect()
+    talk.put("T")
+    members.told["G", "T"] = Told(version=1)
+    assert talk.pull("T", 1, subVersion=2, suspendTimeoutMillis=10_000) is None
+    world.wait(0.5)
+    members.told["G", "T"] = Told(version=2)
+    world.house.holds.heard("G")
+    world.wait(9.9)
+    assert talk.hear() == []
+    world.wait(0.2)
+    (answer,) = talk.hear()
+    assert answer.code == 19
+
+
 def test_a_pull_commits_on_the_way(world: World, talk: Talk) -> None:
     talk.put("T")
     talk.pull("T", flags=int(PullFlag.COMMIT_OFFSET), commitOffset=1)
