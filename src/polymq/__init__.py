@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from polymq.clients.broker import Broker
+
+__all__ = ["__version__", "connect"]
 
 __version__ = "0.1.0.dev0"
 
@@ -20,3 +24,10 @@ if os.environ.get("POLYMQ_PURE", "0") not in ("", "0"):
     from polymq._build import install_pure_finder
 
     install_pure_finder()
+
+
+def connect(url: str, options: object = None) -> Broker:
+    """Make a broker of an address: nsq://, nats://, rocketmq:// or phpmq://; see `polymq.clients.broker`, and `broker_sync` for scripts."""
+    from polymq.clients.broker import Broker
+
+    return Broker(url, options)

@@ -339,11 +339,6 @@ class RocketmqSettings:
         3 * DAY_NS, DurationKind(SECOND_NS, DURATION_MAX_NS), "the longest delay of messages with a time of their own (5.x timers)"
     )
     max_message_size_bytes: int = setting(4 << 20, SizeKind(1, 4 << 20), "the largest body of a message")
-    retention_age_ns: int = setting(
-        72 * HOUR_NS,
-        DurationKind(0, DURATION_MAX_NS),
-        "messages sent by RocketMQ's clients stay this long where nobody consumes the topic; 0: as long as the disk has room",
-    )
     channel_idle_ns: int = setting(
         120 * SECOND_NS, DurationKind(SECOND_NS, 3600 * SECOND_NS), "a connection that says nothing for so long is closed"
     )

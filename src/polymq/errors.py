@@ -3,6 +3,7 @@
     PolyMQError
     ├── ProtocolError                 abstract: never raised itself
     │   ├── LocalProtocolError        we tried to send something illegal
+    │   │   └── Unsupported           the protocol has no such thing: what to do instead
     │   └── RemoteProtocolError       the peer did: reason, the reply it is owed, fatal or not
     ├── Refusal                       the broker says no: an expected answer, with a RefusalCode
     ├── StoreError
@@ -43,6 +44,7 @@ __all__ = [
     "StoreFailed",
     "StoreFull",
     "TransportError",
+    "Unsupported",
 ]
 
 
@@ -62,6 +64,10 @@ class ProtocolError(PolyMQError):
 
 class LocalProtocolError(ProtocolError):
     """We were asked to send something that the protocol does not allow."""
+
+
+class Unsupported(LocalProtocolError):
+    """We were asked for something that the protocol does not have; says what to do instead. Nothing has been sent."""
 
 
 class RemoteProtocolError(ProtocolError):

@@ -9,17 +9,21 @@ from polymq.limits import BATCH_SIZE_BYTES_MAX, MESSAGE_SIZE_BYTES_MAX, OFFSET_B
 __all__ = [
     "ASKED_PER_CONNECTION_MAX",
     "CLIENT_ID_SIZE_MAX",
+    "COLD_COPIES_SIZE_BYTES_MAX",
     "COLD_PULLS_MAX",
-    "COLD_READERS_MAX",
     "DELAY_LEVELS_MAX",
+    "EXPRESSION_SIZE_MAX",
     "FILTERS_REMEMBERED_MAX",
+    "FILTERS_REMEMBERED_SIZE_BYTES_MAX",
     "FRAME_SIZE_BYTES_MAX",
+    "GROUPS_DELETED_PER_REQUEST_MAX",
     "GROUPS_PER_HEARTBEAT_MAX",
     "GROUP_SIZE_BYTES_MAX",
+    "HASHED_SIZE_PER_HEARTBEAT_MAX",
     "HEADER_SIZE_BYTES_MAX",
     "JOBS_MAX",
+    "JOBS_NS_PER_TURN_MAX",
     "JOBS_PER_CONNECTION_MAX",
-    "JOB_STEPS_PER_TURN_MAX",
     "JSON_BODY_SIZE_BYTES_MAX",
     "JSON_DEPTH_MAX",
     "JSON_VALUES_MAX",
@@ -27,18 +31,22 @@ __all__ = [
     "LOCKED_QUEUES_MAX",
     "LOCKED_QUEUES_PER_REQUEST_MAX",
     "MEMBERS_MAX",
+    "MEMBERS_PER_CONNECTION_MAX",
     "MESSAGE_COUNT_PER_BATCH_MAX",
     "MESSAGE_COUNT_PER_PULL_MAX",
     "NAMED_BROKERS_MAX",
     "NAMED_SILENCE_NS_MAX",
     "NAMED_TOPICS_MAX",
+    "NAMED_VERSION_SIZE_BYTES_MAX",
     "PHYSICAL_OFFSET_BITS",
     "PLACES_PER_CONNECTION_MAX",
     "PLACES_REMEMBERED_MAX",
     "PROPERTIES_SIZE_BYTES_MAX",
     "PULLS_MAX",
     "PULLS_PER_CONNECTION_MAX",
+    "PULLS_WOKEN_PER_TURN_MAX",
     "PULL_HOLD_NS_MAX",
+    "PULL_LOOKS_NS_PER_TURN_MAX",
     "PULL_SCAN_RECORDS_MAX",
     "PULL_SCAN_SIZE_BYTES_MAX",
     "PULL_SIZE_BYTES_MAX",
@@ -47,14 +55,17 @@ __all__ = [
     "QUERY_ANSWER_SIZE_BYTES_MAX",
     "QUERY_MESSAGES_MAX",
     "QUERY_NS_MAX",
+    "QUERY_PIECE_COUNT",
     "QUERY_PIECE_SIZE_BYTES",
     "QUERY_SIZE_BYTES_MAX",
     "QUEUES_PER_TOPIC_MAX",
     "READERS_PER_CONNECTION_MAX",
     "RECORD_SIZE_BYTES_MAX",
     "REGISTRATION_NAME_SIZE_MAX",
+    "REGISTRATION_OBJECTS_MAX",
     "REGISTRATION_SIZE_BYTES_MAX",
     "REGISTRATION_TOPICS_MAX",
+    "REQUESTS_NS_PER_TURN_MAX",
     "REQUESTS_PER_FEED_MAX",
     "ROUTE_QUEUES_MAX",
     "SENDS_PER_FEED_MAX",
@@ -64,6 +75,7 @@ __all__ = [
     "SUBSCRIPTIONS_SIZE_BYTES_MAX",
     "TAGS_PER_SUBSCRIPTION_MAX",
     "TOPICS_REMEMBERED_MAX",
+    "TOPIC_LISTS_REMEMBERED_MAX",
     "TOPIC_LIST_MAX",
     "TOPIC_SIZE_BYTES_MAX",
     "UNUSUAL_HEADER_SIZE_BYTES_MAX",
@@ -101,6 +113,8 @@ PULL_SIZE_BYTES_MAX: Final = 256 * 1024
 # What one feed decodes before the gateway acts on it: columns of 40 bytes for each send, an object for each other request.
 SENDS_PER_FEED_MAX: Final = 4096
 REQUESTS_PER_FEED_MAX: Final = 128
+# One connection's requests in a turn, after which the others have theirs; a single one may take longer.
+REQUESTS_NS_PER_TURN_MAX: Final = 2_000_000
 # A decoder remembers the topics that its client sends to, and forgets all of them when there are more.
 TOPICS_REMEMBERED_MAX: Final = 1024
 
@@ -116,10 +130,16 @@ REGISTRATION_NAME_SIZE_MAX: Final = 255
 # A topic takes 130 bytes of JSON, and twice its name. Read in one piece: 50 ms for as many as there may be, and names of 20 characters.
 REGISTRATION_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 REGISTRATION_TOPICS_MAX: Final = 20_000
+# Lists and objects of any JSON in it: a topic is two. They take a hundred times the memory of what they are written with.
+REGISTRATION_OBJECTS_MAX: Final = 150_000
+# The version that a broker compares with ours: a real one takes 60 bytes.
+NAMED_VERSION_SIZE_BYTES_MAX: Final = 4096
 # BenchmarkTest has 1024 with a real broker.
 ROUTE_QUEUES_MAX: Final = 65_536
 # Names in one answer: 1 MB, and 10 ms to write.
 TOPIC_LIST_MAX: Final = 50_000
+# Such answers are kept until topics come or go, one for each namespace.
+TOPIC_LISTS_REMEMBERED_MAX: Final = 16
 # One client has one key; a proxy may speak for some.
 KEYS_PER_CONNECTION_MAX: Final = 64
 
@@ -129,14 +149,22 @@ assert REGISTRATION_TOPICS_MAX * (2 * TOPIC_SIZE_BYTES_MAX + 130) < REGISTRATION
 CLIENT_ID_SIZE_MAX: Final = 512
 # A process with so many groups says 1 MB every 30 seconds, which is what a body may have.
 GROUPS_PER_HEARTBEAT_MAX: Final = 2_000
+# From so many topics a group is taken in one turn: 20 ms.
+GROUPS_DELETED_PER_REQUEST_MAX: Final = 1_000
 # Clients in groups, of consumers and producers: about 500 bytes each. Ten thousand processes with ten groups each.
 MEMBERS_MAX: Final = 100_000
+# A real connection is one client's, in at most as many groups as a heartbeat may name. All leave at once when it ends: 15 ms.
+MEMBERS_PER_CONNECTION_MAX: Final = 4_096
 # What members have subscribed to, all together: about 500 bytes each, and the hashes of tags. Most have two.
 SUBSCRIPTIONS_MAX: Final = 400_000
 SUBSCRIPTIONS_PER_MEMBER_MAX: Final = 2_000
 # Expressions and hashes of tags can be long; real ones are not.
 SUBSCRIPTIONS_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 TAGS_PER_SUBSCRIPTION_MAX: Final = 1_000
+# Characters of all tags of one subscription, or of a pull's own: 2 ms to hash. Real ones have some dozens.
+EXPRESSION_SIZE_MAX: Final = 16 * 1024
+# Characters of tags in one heartbeat that come without their hashes, which real clients send along: 10 ms.
+HASHED_SIZE_PER_HEARTBEAT_MAX: Final = 64 * 1024
 # Each takes about 5 µs to register, during which nobody else is served.
 SUBSCRIPTIONS_PER_HEARTBEAT_MAX: Final = 10_000
 # Queues that orderly consumers have for themselves: about 300 bytes each. A request names those of one topic, or of all.
@@ -146,8 +174,9 @@ LOCKED_QUEUES_PER_REQUEST_MAX: Final = 10_000
 DELAY_LEVELS_MAX: Final = 1_000
 # A queue is a partition with files of its own. Real topics have 4 to 16; more than 1,024 is a slip.
 QUEUES_PER_TOPIC_MAX: Final = 1024
-# Filters of pulls are parsed once each.
+# Filters of pulls are parsed once each, and forgotten all together when they are more, or larger.
 FILTERS_REMEMBERED_MAX: Final = 4096
+FILTERS_REMEMBERED_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 # A new group of a queue that begins at 0 and is no larger starts there: RocketMQ's rule is "in memory", 40 % of it.
 YOUNG_QUEUE_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 # Where the messages of a queue are said to be is worked out once for each; 300 bytes.
@@ -170,19 +199,24 @@ PULL_SCAN_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 PULL_SIZE_BYTES_PER_FEED_MAX: Final = 1024 * 1024
 # Places in the log that a connection goes on reading from: 200 bytes each, and found again if there are more.
 READERS_PER_CONNECTION_MAX: Final = 4096
-# Of those that read what is not in memory, each with a copy of 256 KiB, or of 4 MiB as long as there is room: all connections together.
-COLD_READERS_MAX: Final = 256
-# Reads of the disk for pulls at the same time; the others wait their turn.
-COLD_PULLS_MAX: Final = 64
-# Questions that are answered over some turns, of one connection and in all: each reads 512 KiB a turn at most.
+# What those keep of what is not in memory, all connections together: 256 KiB each, or 4 MiB as long as there is room, or a whole batch.
+COLD_COPIES_SIZE_BYTES_MAX: Final = 96 * 1024 * 1024
+# Reads of the disk for pulls at the same time; the others wait their turn. One thread reads: more would only be kept in memory.
+COLD_PULLS_MAX: Final = 8
+# Pulls that are woken in one turn: 10 us for each that finds nothing for it, and nobody else is served meanwhile.
+PULLS_WOKEN_PER_TURN_MAX: Final = 128
+# What one turn spends on pulls with a filter or of what is not in memory: no more are begun then.
+PULL_LOOKS_NS_PER_TURN_MAX: Final = 3_000_000
+# Questions that are answered over some turns, of one connection and in all: each reads 512 KiB, or 128 messages, at a time.
 JOBS_PER_CONNECTION_MAX: Final = 128
 JOBS_MAX: Final = 1024
-# What all of them together may do in a turn: about a millisecond, if it is in memory.
-JOB_STEPS_PER_TURN_MAX: Final = 4
+# What all of them together may do in a turn; a single step may take longer.
+JOBS_NS_PER_TURN_MAX: Final = 2_000_000
 # A query by key: messages it gives, what it looks through, and for how long (clients wait for 3 to 6 s). A message of any size may be the first.
 QUERY_MESSAGES_MAX: Final = 64
 QUERY_ANSWER_SIZE_BYTES_MAX: Final = 1024 * 1024
 QUERY_PIECE_SIZE_BYTES: Final = 512 * 1024
+QUERY_PIECE_COUNT: Final = 128  # those in which the key stands are made objects, at 13 µs each
 QUERY_SIZE_BYTES_MAX: Final = 512 * 1024 * 1024
 QUERY_NS_MAX: Final = 2_500_000_000
 
@@ -190,4 +224,6 @@ assert 24 <= PHYSICAL_OFFSET_BITS <= OFFSET_BITS
 assert FRAME_SIZE_BYTES_MAX <= PENDING_INPUT_SIZE_BYTES_MAX
 assert HEADER_SIZE_BYTES_MAX >= UNUSUAL_HEADER_SIZE_BYTES_MAX > 6 * PROPERTIES_SIZE_BYTES_MAX
 assert FRAME_SIZE_BYTES_MAX < BATCH_SIZE_BYTES_MAX or RECORD_SIZE_BYTES_MAX > MESSAGE_SIZE_BYTES_MAX
+assert MEMBERS_PER_CONNECTION_MAX > GROUPS_PER_HEARTBEAT_MAX
+assert REGISTRATION_OBJECTS_MAX > 2 * REGISTRATION_SIZE_BYTES_MAX // 130
 assert len("%RETRY%") + GROUP_SIZE_BYTES_MAX <= TOPIC_SIZE_BYTES_MAX

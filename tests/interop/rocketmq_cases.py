@@ -55,6 +55,7 @@ REQUESTS: dict[str, tuple[int, dict[str, Any], bytes]] = {
         b"",
     ),
 }
+SENDS = (310, 10, 320)
 VARIATIONS = {"empty": "", "no number": "abc", "negative": "-1", "beyond 32 bits": "4294967297", "beyond 64 bits": "99999999999999999999"}
 
 
@@ -65,9 +66,13 @@ def varied(code: int, ext: dict[str, Any], body: bytes, name: str) -> Callable[[
         talk.ask(code, {key: value for key, value in ext.items() if key != name}, body, note="left out")
         # Names are shared by the cases, and hardly any is wrong: those have cases of their own.
         variations = {"empty": ""} if "WORD" in ext[name] else VARIATIONS
+        chosen = code in SENDS and name in {"e", "queueId"}
         for what, value in variations.items():
-            talk.ask(code, {**ext, name: value}, body, note=what)
-        talk.next_offset("WORD-t")
+            # For a negative queue each server takes the one it likes.
+            hidden = ["queueId", "queueOffset"] if chosen and what == "negative" else []
+            talk.ask(code, {**ext, name: value}, body, note=what, hidden=hidden)
+        if not chosen:
+            talk.next_offset("WORD-t")
 
     return play
 
@@ -84,6 +89,7 @@ def right(code: int, ext: dict[str, Any], body: bytes) -> Callable[[Stage], None
         talk.ask(code, {}, body, note="no fields")
         talk.ask(code, {}, body, note="no fields, binary", serialize=BINARY)
         talk.connection.oneway(code, {key: talk.named(value) for key, value in ext.items()}, talk.named(body))
+        stage.stored += (code in SENDS) + (code == 320)
         talk.next_offset("WORD-t")
 
     return play
@@ -190,7 +196,9 @@ def batches_that_are_not(stage: Stage) -> None:
         "negative": lying(good, 0xFFFFFFFF),
     }
     for name, body in bodies.items():
-        talk.ask(320, send("WORD-t", m="true"), body, note=name)
+        # What one of the servers takes is not to move what comes after it.
+        queue = "1" if "lie" in name or name == "negative" else "0"
+        talk.ask(320, send("WORD-t", m="true", e=queue), body, note=name)
     talk.ask(320, send("WORD-t", m="false"), good, note="who says that it is none")
     talk.ask(310, send("WORD-t", m="true"), good, note="one by 310")
     talk.ask(320, send("WORD-t", properties(DELAY="1"), m="true"), good, note="delayed")

@@ -14,7 +14,7 @@ from polymq.core.bounds import shed
 from polymq.core.broker_statistics import register_statistics
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
-from polymq.core.kernel import EFFORT_PER_TURN, Kernel
+from polymq.core.kernel import COPY_ROOM_PER_TURN, EFFORT_PER_TURN, Kernel
 from polymq.core.live import Live
 from polymq.core.recovery import recover
 from polymq.core.session import Session
@@ -129,6 +129,7 @@ class Broker:
         """Let time pass: leases end, deferred messages fall due; then the turn's settles go to the journal."""
         kernel = self.kernel
         kernel.uncommitted = False
+        kernel.copy_room = COPY_ROOM_PER_TURN
         if self.live.is_busy:
             self.live.tick()
         for moving in list(kernel.moving):  # one may have another begin

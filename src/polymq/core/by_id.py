@@ -26,7 +26,6 @@ def settle_any(group: WorkGroup, ids: memoryview, first: int, count: int, subscr
     if subscription is not None and subscription.group is group and subscription.open:
         left = [index for index, _code in group.settle(subscription, ids, first, count)]
     freed: dict[Subscription, None] = {}
-    moving: set[int] | None = None
     for index in left:
         message_id = ids[index]
         share = group.by_number.get(message_id >> limits.OFFSET_BITS)
@@ -43,9 +42,9 @@ def settle_any(group: WorkGroup, ids: memoryview, first: int, count: int, subscr
             # Its consumer has left, and the lease goes on.
             share.window.put_back(offset, deferred=False)
         elif state == WAITING:
-            if moving is None:
-                moving = group.retiring.moving() if group.retiring is not None and len(group.retiring) else set()
-            if message_id in moving or message_id in group.gone:
+            if message_id in group.renewed or message_id in group.gone:
+                continue
+            if group.retiring is not None and group.retiring.is_moving(message_id, share.window):
                 continue
             group.leave_waiting(message_id)
         elif state == DEFERRED:

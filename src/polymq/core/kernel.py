@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from polymq.core.topic import Topic
     from polymq.core.work_group import WorkGroup
 
-__all__ = ["EFFORT_PER_TURN", "Kernel", "Moving"]
+__all__ = ["COPY_ROOM_PER_TURN", "EFFORT_PER_TURN", "Kernel", "Moving"]
 
 # About a millisecond: four batches, or a hundred look-ups.
 EFFORT_PER_TURN: Final = 64
+# Bytes that are appended anew because a consumer said so: it says it in a hundred, and they are written in this very turn. 20 ms.
+COPY_ROOM_PER_TURN: Final = 4 * 1024 * 1024
 
 
 class Moving(Protocol):
@@ -44,6 +46,8 @@ class Kernel:
         self.journal = store.journal.append
         # What releases of deferred messages may still do in this turn, all partitions together (`schedule.py`).
         self.effort = EFFORT_PER_TURN
+        # What `Renewing` may still append in this turn, all groups together.
+        self.copy_room = COPY_ROOM_PER_TURN
         # Dictionaries stand in for ordered sets: the same input always gives the same order. `awake` is a queue.
         self.awake: OrderedDict[Group, None] = OrderedDict()
         self.fresh: dict[Topic, None] = {}

@@ -17,6 +17,7 @@ from polymq import limits
 from polymq.core.lease_window import SETTLED, WAITING
 from polymq.wire.batch import keys_of
 from polymq.wire.crc import crc32c
+from polymq.wire.expiry import expiry_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -71,7 +72,7 @@ class Lanes:
         self._unknown.clear()
         # What is on its way to the dead letters has left its lane, though its slot waits for the disk; so has what was put aside.
         left = self._group.retiring.moving() if self._group.retiring is not None else set()
-        left.update(self._group.unreadable)
+        left.update(self._group.unreadable, self._group.renewed)
         for share in self._group.shares:
             number = share.partition.number << limits.OFFSET_BITS
             ids = (number | offset for offset, _state, _attempts in share.window.unsettled())
@@ -101,7 +102,8 @@ class Lanes:
                 self._group.cannot_read(share, offset)
                 self._leave(message_id)
                 continue
-            retired = self._group.retiring.takes(share, offset, piece) if self._group.retiring is not None else False
+            look = self._group.retiring is not None or expiry_of(piece)
+            retired = self._group.retire().takes(share, offset, piece) if look else False
             if retired is None:
                 return None
             self._unready()
@@ -220,6 +222,8 @@ class Lanes:
         """Let those behind a message come forward that was out, and goes on elsewhere."""
         if message_id in self._lane_of:
             self._leave(message_id)
+        elif message_id in self._unknown:
+            self._unknown.remove(message_id)
 
     def _leave(self, message_id: int) -> None:
         """Take a message out of its lane, and let the next one come forward."""

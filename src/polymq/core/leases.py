@@ -55,6 +55,7 @@ class Leases(ABC):
         self.id = group_id
         self.ephemeral = ephemeral
         self.consumers: list[Subscription] = []
+        self.by_owner: dict[int, Subscription] = {}
         self.by_number: dict[int, Share] = {}
         self.policy = NO_GROUP_POLICY
         # Who keeps keys apart, where the policy asks for it; then nothing is in `waiting`.
@@ -63,6 +64,8 @@ class Leases(ABC):
         self.waiting = PairQueue()
         # What is in `waiting` and waits no longer: whoever comes to it leaves it out. Nothing is looked for there.
         self.gone: set[int] = set()
+        # What is being appended anew (`renewing.py`), out or not: if it comes back meanwhile, it waits for nobody.
+        self.renewed: set[int] = set()
         # Given-back messages that the store could not read.
         self.unreadable: list[int] = []
         self.deferred = DueHeap()
@@ -168,6 +171,10 @@ class Leases(ABC):
 
     def wait(self, message_id: int, share: Share, *, foremost: bool = False) -> None:
         """Let a message wait for redelivery."""
+        if message_id in self.renewed:
+            if self.lanes is not None:
+                self.lanes.leave(message_id)
+            return
         if self.lanes is not None:
             self.lanes.back(message_id)
             return
@@ -187,8 +194,8 @@ class Leases(ABC):
                 self.gone.clear()
 
     def holder(self, owner: int) -> Subscription | None:
-        """Find the consumer of a number, if it is there. Cost: O(consumers)."""
-        return next((consumer for consumer in self.consumers if consumer.owner == owner), None)
+        """Find the consumer of a number, if it is there."""
+        return self.by_owner.get(owner)
 
     def defer(self, message_id: int, due_ns: int) -> None:
         """Let a message wait until it is due (wall clock)."""

@@ -49,10 +49,12 @@ class TopicNames:
     """
 
     def __init__(self) -> None:
+        self.changes = 0  # how often names have come or gone
         self._names: dict[str, _Names] = {}
 
     def add(self, namespace: str, name: str) -> None:
         """Add a name that is not there. Cost: O(1)."""
+        self.changes += 1
         names = self._names.get(namespace)
         if names is None:
             names = self._names[namespace] = _Names()
@@ -60,6 +62,7 @@ class TopicNames:
 
     def remove(self, namespace: str, name: str) -> None:
         """Take a name out that is there."""
+        self.changes += 1
         self._names[namespace].remove(name)
 
     def all(self, namespace: str) -> list[str]:

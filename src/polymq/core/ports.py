@@ -49,6 +49,10 @@ class Reader(Protocol):
     def keeps_copy(self) -> bool:
         """Whether it keeps a piece of the log in memory, or has asked for one: `seek` lets go of it."""
 
+    @property
+    def copy_size_bytes(self) -> int:
+        """How much memory the piece takes that it keeps, or has asked for."""
+
     def skip_origin(self, origin: int) -> int:
         """Move behind whole batches of one origin, if they come next; returns how many records that is. Cost: their headers."""
 

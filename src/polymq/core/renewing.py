@@ -1,8 +1,9 @@
 """Messages that go on as new ones: to the end of their own topic with another lifetime, or to the dead letters, at a consumer's word.
 
 The copy is appended first. The consumer keeps the old message until the copy is written: so a slot that is free says that the copy is
-there, whatever happens to the process. The old one is settled when the copy is durable (`Retiring.settle_later`): a crash in
-between leaves both, never none. Other groups of the topic have had the message, or will have it: they leave the copy out.
+there, whatever happens to the process. If it comes back earlier it is handed out to nobody (`Leases.renewed`). The old one is settled when
+the copy is durable (`Retiring.settle_later`): a crash in between leaves both, never none. What cannot be copied waits again. Other groups
+of the topic have had the message, or will have it: they leave the copy out.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from polymq import limits
-from polymq.core.lease_window import LEASED, WAITING
+from polymq.core.lease_window import DEFERRED, LEASED, WAITING
 from polymq.core.leases import Leases
 from polymq.core.ports import TicketState
 from polymq.core.reading import reach
-from polymq.errors import Refusal, StoreFailed, StoreFull
+from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.wire.batch import ORIGIN_NONE, read_messages
 
 if TYPE_CHECKING:
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["RENEWALS_MAX", "Renewing"]
 
-# Requests of one group that wait for the disk, 200 bytes each. One more is not taken: the message stays with its consumer.
+# Requests of one group that wait for the disk, 200 bytes each. Who brings more is not to be read until there are fewer …
 RENEWALS_MAX: Final = 10_000
+# … and is refused when there are so many all the same.
+_RENEWALS_END: Final = 100_000
+# What a copy costs beside its bytes, in bytes that could have been copied.
+_COPY_COST_BYTES: Final = 4096
 _REJECTED: Final = b"rejected"
 
 
@@ -54,29 +59,38 @@ class _Request:
 class Renewing:
     """One per group that has a use for it."""
 
-    __slots__ = ("_appended", "_group", "_ids", "_is_new", "_kernel", "_readers", "_wanted")
+    __slots__ = ("_appended", "_group", "_is_new", "_kernel", "_readers", "_wanted")
 
     def __init__(self, kernel: Kernel, group: WorkGroup) -> None:
         self._kernel = kernel
         self._group = group
         self._wanted: deque[_Request] = deque()
         self._appended: deque[_Request] = deque()
-        self._ids: set[int] = set()
         self._is_new = False
         self._readers: dict[Share, Reader] = {}
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._wanted) + len(self._appended)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more are waiting than should."""
+        return len(self) >= RENEWALS_MAX
 
     def want(self, share: Share, offset: int, lifetime_ns: int | None) -> bool:
-        """Begin with a message that is out or waits; False if it is neither, or there are too many."""
+        """Begin with a message that is out or waits; False if it is neither. Raises Refusal if there are far too many."""
+        group = self._group
         state, attempts, owner = share.window.slot(offset)
         message_id = share.partition.number << limits.OFFSET_BITS | offset
-        if state not in {LEASED, WAITING} or message_id in self._ids or len(self._ids) >= RENEWALS_MAX:
+        if state not in {LEASED, WAITING} or message_id in group.renewed:
             return False
-        if state == WAITING and message_id in self._group.gone:
-            return False  # on its way already
-        self._ids.add(message_id)
+        if len(self) >= _RENEWALS_END:
+            raise Refusal(RefusalCode.LIMIT_REACHED, f"{_RENEWALS_END} messages wait to be appended anew")
+        if state == WAITING:
+            if message_id in group.gone or group.retire().is_moving(message_id, share.window):
+                return False  # on its way already
+            group.leave_waiting(message_id)
+        group.renewed.add(message_id)
         self._wanted.append(_Request(share, share.window, offset, owner, attempts, lifetime_ns))
         if len(self._wanted) == 1:
             self._append()
@@ -91,13 +105,11 @@ class Renewing:
             if request.ticket.state is TicketState.PENDING:
                 break
             self._appended.popleft()
-            self._ids.discard(request.share.partition.number << limits.OFFSET_BITS | request.offset)
-            if request.ticket.state is TicketState.DONE and request.share.window is request.window:
-                self._let_go(request)
+            self._end(request, is_done=request.ticket.state is TicketState.DONE)
         if self._wanted:
             self._append()
-        if self._is_new:
-            # This turn's commit writes it, and the next turn is to know. If it takes longer, the store says when it is done.
+        if self._is_new or (self._wanted and self._kernel.copy_room <= 0):
+            # This turn's commit writes it, and the next turn is to know, or goes on. If it takes longer, the store says when it is done.
             self._is_new = False
             self._kernel.uncommitted = True
         return not self._wanted and not self._appended
@@ -106,25 +118,26 @@ class Renewing:
         """The group is gone."""
         self._wanted.clear()
         self._appended.clear()
-        self._ids.clear()
+        self._group.renewed.clear()
         self._readers.clear()
 
     def _append(self) -> None:
-        """Append copies as long as the disk need not be waited for."""
+        """Append copies as long as the disk need not be waited for, and this turn has room for more."""
         before = len(self._appended)
-        while self._wanted and self._group.retire().has_room:
+        while self._wanted and self._group.retire().has_room and self._kernel.copy_room > 0:
             request = self._wanted[0]
             if self._is_current(request):
                 try:
                     message = self._read(request.share, request.offset)
                     if message is None:
                         break
+                    self._kernel.copy_room -= len(message.body) + _COPY_COST_BYTES
                     self._copy(request, message)
                 except (Refusal, StoreFull, StoreFailed):
-                    pass  # it stays with its consumer, and comes back with its lease
+                    pass
             self._wanted.popleft()
             if request.ticket is None:
-                self._ids.discard(request.share.partition.number << limits.OFFSET_BITS | request.offset)
+                self._end(request, is_done=False)
         self._is_new = self._is_new or len(self._appended) > before
 
     def _read(self, share: Share, offset: int) -> Message | None:
@@ -143,11 +156,11 @@ class Renewing:
         return message
 
     def _is_current(self, request: _Request) -> bool:
-        """Say whether the message is still where it was, or has come back since."""
+        """Say whether the message is still where it was, or has come back since: then nobody else has got it."""
         if request.share.window is not request.window:
             return False
         state, attempts, owner = request.window.slot(request.offset)
-        return state == WAITING or (state == LEASED and (attempts, owner) == (request.attempts, request.owner))
+        return state in {WAITING, DEFERRED} or (state == LEASED and (attempts, owner) == (request.attempts, request.owner))
 
     def _copy(self, request: _Request, message: Message) -> None:
         """Append what a message becomes; raises Refusal, StoreFull, StoreFailed."""
@@ -177,24 +190,37 @@ class Renewing:
             if group is not self._group and isinstance(group, Leases):
                 group.drop(partition_index, end - 1, end)
 
-    def _let_go(self, request: _Request) -> None:
-        """Take a message whose copy is written from its consumer, or from those that wait."""
-        if not self._is_current(request):
-            return  # settled meanwhile, or somebody else's: then there are two
-        assert request.log is not None
+    def _end(self, request: _Request, *, is_done: bool) -> None:
+        """Take a message whose copy is written from whoever has it; one that cannot be copied waits again."""
         group, share, offset = self._group, request.share, request.offset
         message_id = share.partition.number << limits.OFFSET_BITS | offset
-        if request.window.slot(offset)[0] == LEASED:
-            request.window.put_back(offset, deferred=False)
-            holder = group.holder(request.owner)
-            if holder is not None:
-                holder.leased -= 1
-                holder.requeued += request.lifetime_ns is not None
-                holder.touched.pop(message_id, None)
+        group.renewed.discard(message_id)
+        if not self._is_current(request):
+            return  # settled meanwhile: if there is a copy, that is another message by now
+        state = request.window.slot(offset)[0]
+        if state == LEASED:
+            self._take_from_consumer(request, message_id, is_done=is_done)
+        elif state == DEFERRED and is_done:
+            request.window.wake(offset)
+            group.deferred_count -= 1
+        if is_done:
+            assert request.log is not None
             if group.lanes is not None:
                 group.lanes.leave(message_id)
-            group.requeue_count += request.lifetime_ns is not None
-        else:
-            group.leave_waiting(message_id)
-        group.retire().settle_later(request.log, request.end, share, [offset])
+            group.retire().settle_later(request.log, request.end, share, [offset])
+        elif state == LEASED:
+            group.wait(message_id, share)
+        elif state == WAITING:
+            group.wait_again(share, offset)
         group.awaken()
+
+    def _take_from_consumer(self, request: _Request, message_id: int, *, is_done: bool) -> None:
+        group = self._group
+        request.window.put_back(request.offset, deferred=False)
+        is_requeue = is_done and request.lifetime_ns is not None
+        group.requeue_count += is_requeue
+        holder = group.holder(request.owner)
+        if holder is not None:
+            holder.leased -= 1
+            holder.requeued += is_requeue
+            holder.touched.pop(message_id, None)

@@ -41,6 +41,8 @@ HEADER_PREFIX: Final = b"polymq-dead-"
 _MOVING_MAX: Final = 10_000
 # What is too many is settled so many at a time: each may need a slot, if older messages are out.
 _SKIP_MAX: Final = 1 << 20
+# Slices of new messages that are looked through in a step for those that are over: 20 us each.
+_STEPS_MAX: Final = 40
 # What a sweep spends on reading a message, and on moving the reader far for it: 10 and 100 us, in looks at a slot of 0.5 us.
 _SWEEP_READ: Final = 20
 _SWEEP_LOOKUP: Final = 200
@@ -50,7 +52,7 @@ _I64: Final = struct.Struct("<q")
 class Retiring:
     """One per group that has a use for it."""
 
-    __slots__ = ("_group", "_kernel", "_moving", "_moving_count", "_swept")
+    __slots__ = ("_group", "_kernel", "_moving", "_moving_count", "_moving_windows", "_swept")
 
     def __init__(self, kernel: Kernel, group: WorkGroup) -> None:
         self._kernel = kernel
@@ -58,6 +60,8 @@ class Retiring:
         # What is in a dead-letter log but perhaps not durable there: (log, end there, share, its window, offsets).
         self._moving: deque[tuple[Log, int, Share, LeaseWindow, list[int]]] = deque()
         self._moving_count = 0
+        # The ids of that, and in which window they are so.
+        self._moving_windows: dict[int, LeaseWindow] = {}
         # Where the last sweep has ended, in given-back messages.
         self._swept = 0
 
@@ -118,10 +122,10 @@ class Retiring:
         self._group.dirty(share)
         return True
 
-    def fresh(self, share: Share, piece: Slice, alike: int) -> Slice | None:
+    def fresh(self, share: Share, piece: Slice, alike: int, now_ns: int) -> Slice | None:
         """Give what a slice of new messages begins with that are not over by their own time, stepping over those that are.
 
-        `alike`: as `leading` says of the slice. None: nothing is left, or has to wait; a dispatch looks again.
+        `alike`: as `leading` says of the slice at `now_ns`. None: nothing is left, or has to wait; a dispatch looks again.
         """
         if alike < 0:
             over, first = -alike, share.window.next
@@ -137,9 +141,20 @@ class Retiring:
                 self._kernel.wake(self._group)
                 return None
             piece = _without(piece, over)
-            alike = leading(piece, self._kernel.wall_ns())
+            # At the same time: whatever comes behind what was over then was not.
+            alike = leading(piece, now_ns)
             assert alike > 0
         return piece if alike == piece.count else _only(piece, alike)
+
+    def step_over(self, share: Share) -> None:
+        """Step over new messages of one partition that are over by their own time, some of them at a time."""
+        now_ns = self._kernel.wall_ns()
+        for _ in range(_STEPS_MAX):
+            piece = share.take(limits.SLICE_MESSAGES_MAX, limits.SLICE_SIZE_BYTES_MAX)
+            alike = leading(piece, now_ns) if piece is not None else 0
+            if piece is None or alike >= 0:
+                break
+            self.fresh(share, piece, alike, now_ns)
 
     def _move_new(self, share: Share, first: int, end: int) -> bool:
         """Move messages that were never handed out to the dead-letter topic, some of them at a time."""
@@ -300,6 +315,8 @@ class Retiring:
         """Settle messages, which are neither waiting nor out, when what is before `end` of a log is durable: it has copies of them."""
         self._moving.append((log, end, share, share.window, offsets))
         self._moving_count += len(offsets)
+        number = share.partition.number << limits.OFFSET_BITS
+        self._moving_windows.update((number | offset, share.window) for offset in offsets)
         self._kernel.moves(self)
 
     @property
@@ -339,6 +356,10 @@ class Retiring:
             for offset in offsets
         }
 
+    def is_moving(self, message_id: int, window: LeaseWindow) -> bool:
+        """Say whether a message of a window is on its way."""
+        return self._moving_windows.get(message_id) is window
+
     def settle(self) -> bool:
         """Settle what is durable in the dead-letter topic; what failed there waits again. True if nothing is left to do."""
         group = self._group
@@ -348,6 +369,10 @@ class Retiring:
                 return False
             self._moving.popleft()
             self._moving_count -= len(offsets)
+            number = share.partition.number << limits.OFFSET_BITS
+            for offset in offsets:
+                if self.is_moving(number | offset, window):
+                    del self._moving_windows[number | offset]
             if share.window is not window:
                 continue  # the group has been set to another place since
             for offset in offsets:
@@ -364,6 +389,7 @@ class Retiring:
     def forget(self) -> None:
         """The group is gone."""
         self._moving.clear()
+        self._moving_windows.clear()
         self._moving_count = 0
 
 

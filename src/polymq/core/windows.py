@@ -106,7 +106,7 @@ class Windows:
     def renew(self, topic: str, group: str, message_id: int, *, lifetime_ns: int) -> bool:
         """Append a message anew, with a lifetime that begins now (0: for ever), and settle the old one; whoever has it out.
 
-        Its consumer's slot becomes free when the copy is written. False: there is no such message (any more), or there are too many requests.
+        Its consumer's slot becomes free when the copy is written. False: there is no such message (any more).
         """
         if lifetime_ns > limits.DELAY_NS_MAX:
             raise Refusal(RefusalCode.DELAY_OUT_OF_RANGE)
@@ -115,6 +115,11 @@ class Windows:
     def bury(self, topic: str, group: str, message_id: int) -> bool:
         """Do as `renew`, but into the group's dead-letter topic."""
         return self._append_anew(topic, group, message_id, None)
+
+    def is_crowded(self, topic: str, group: str) -> bool:
+        """Whether so many messages of a queue wait to be appended anew that it is better not to ask for more just now."""
+        found = self._queue(topic, group)
+        return found is not None and found.renewing is not None and found.renewing.is_crowded
 
     def queued(self, topic: str, group: str, *, count_max: int = limits.PEEK_MESSAGES_MAX) -> list[QueuedView] | None:
         """Show what a queue holds, out or not, the oldest first. None: ask again after a poll; empty also where there is no such queue."""

@@ -39,8 +39,8 @@ __all__ = ["WorkGroup"]
 _DELIVERIES_MAX: Final = 256
 # Given-back messages in one dispatch that have to be looked for in the log, if they lie in no order: 0.1 ms each.
 _LOOKUPS_MAX: Final = 32
-# Slices that are looked through in a step for messages that are over: 20 us each.
-_STEPS_MAX: Final = 40
+# Given-back messages that one dispatch finds to be over or tried too often: 3 us each, and more if they are moved.
+_RETIRED_MAX: Final = 1_000
 
 
 class WorkGroup(Leases):
@@ -72,6 +72,7 @@ class WorkGroup(Leases):
         self._turn = 0
         self._deliveries_max = _DELIVERIES_MAX
         self._lookups_left = _LOOKUPS_MAX
+        self._retired_left = _RETIRED_MAX
         self._share_turn = 0
         self._dirty_shares: set[Share] = set()
         self.latency: LatencyWindow | None = None
@@ -87,6 +88,7 @@ class WorkGroup(Leases):
         self._owners += 1
         subscription = Subscription(self, listener, owner=self._owners, lease_ns=lease_ns, sample_percent=sample_percent)
         self.consumers.append(subscription)
+        self.by_owner[subscription.owner] = subscription
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -98,6 +100,7 @@ class WorkGroup(Leases):
             subscription.open = False
             subscription.credit = 0
             self.consumers.remove(subscription)
+            del self.by_owner[subscription.owner]
 
     def set_policy(self, policy: GroupPolicy) -> None:
         """Choose how messages are treated from now on."""
@@ -132,14 +135,8 @@ class WorkGroup(Leases):
 
     def step_over(self) -> None:
         """Step over new messages that are over by their own time, also when there is nobody to ask for them; some at a time."""
-        now_ns = self._kernel.wall_ns()
         for share in self.shares:
-            for _ in range(_STEPS_MAX):
-                piece = share.take(limits.SLICE_MESSAGES_MAX, limits.SLICE_SIZE_BYTES_MAX)
-                alike = leading(piece, now_ns) if piece is not None else 0
-                if piece is None or alike >= 0:
-                    break
-                self.retire().fresh(share, piece, alike)
+            self.retire().step_over(share)
 
     @property
     def has_given_back(self) -> bool:
@@ -174,6 +171,7 @@ class WorkGroup(Leases):
             quota = max(1, -(-self.depth // len(ready)))
         self._deliveries_max = max(1, _DELIVERIES_MAX // len(ready))
         self._lookups_left = _LOOKUPS_MAX
+        self._retired_left = _RETIRED_MAX
         more = served = False
         for consumer in ready:
             if self._serve(consumer, quota, deliveries):
@@ -208,8 +206,8 @@ class WorkGroup(Leases):
             return self.lanes.next(consumer, now_ns)
         if self.waiting:
             again = self._next_again(consumer, now_ns)
-            if again is not None:
-                return again
+            if again is not None or self._retired_left <= 0:
+                return again  # what is new comes behind what has not been looked at
         if consumer.sample_percent:
             count = self._sample(consumer)
         for _ in self.shares:
@@ -239,8 +237,9 @@ class WorkGroup(Leases):
         if piece is None:
             return None
         if not self.topic.policy.ttl_ns or not self.retire().is_too_old(piece):
-            alike = leading(piece, self._kernel.wall_ns())
-            return piece if alike == piece.count else self.retire().fresh(share, piece, alike)
+            now_ns = self._kernel.wall_ns()
+            alike = leading(piece, now_ns)
+            return piece if alike == piece.count else self.retire().fresh(share, piece, alike, now_ns)
         stepped = self.retire().expire(share)
         if stepped is None:
             # Nobody can say how many are too old; what has been read is delivered.
@@ -283,7 +282,7 @@ class WorkGroup(Leases):
             if share.window.next < barrier and share.window.next < share.limit and not share.partition.log.failed:
                 # A log that failed hands out nothing new: what waits behind that would wait until the next start.
                 return None
-            if self._lookups_left <= 0:
+            if self._lookups_left <= 0 or self._retired_left <= 0:
                 self._kernel.wake(self)
                 return None
             before = share.lookups
@@ -301,6 +300,7 @@ class WorkGroup(Leases):
                     return None
                 if retired:
                     self.waiting.pop()
+                    self._retired_left -= 1
                     continue
             self.waiting.pop()
             if not self.sampled_out(consumer, share, offset):
@@ -480,6 +480,7 @@ class WorkGroup(Leases):
                 del consumer.touched[message_id]
         self.waiting.keep(lambda message_id: message_id >> limits.OFFSET_BITS != number)
         self.gone = {message_id for message_id in self.gone if message_id >> limits.OFFSET_BITS != number}
+        self.renewed = {message_id for message_id in self.renewed if message_id >> limits.OFFSET_BITS != number}
         self.unreadable = [message_id for message_id in self.unreadable if message_id >> limits.OFFSET_BITS != number]
         self.deferred.drop_between(number << limits.OFFSET_BITS, (number + 1) << limits.OFFSET_BITS)
         self.deferred_count = len(self.deferred)
@@ -572,7 +573,7 @@ class WorkGroup(Leases):
     @property
     def unfinished(self) -> int:
         """How many messages are not done with, in whatever state."""
-        moving = len(self.retiring) if self.retiring is not None else 0
+        moving = (len(self.retiring) if self.retiring is not None else 0) + len(self.renewed)
         return self.depth + self.leased + self.deferred_count + moving
 
     @property

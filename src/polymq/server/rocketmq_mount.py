@@ -81,6 +81,7 @@ def make_parts(node: Node, bound: Mapping[str, Address]) -> RocketmqParts:
     house.auto_create_topics = section.auto_create_topics
     house.auto_create_on_route = section.auto_create_topics and section.auto_create_on_route
     house.make_tls, house.tls_required = layer, section.tls_required
+    house.idle_ns = section.channel_idle_ns
     if gate is not None and layer is None:
         log.info("RocketMQ: requests are signed, but what they say can be read on the way: rocketmq.tls_cert encrypts it")
     _tell_vip(bound)

@@ -7,7 +7,7 @@ a copy, so once it is there it stays readable, whatever the page cache does, and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from polymq.errors import CorruptRecord
 from polymq.store.index import INDEX_SUFFIX, IndexEntry, SparseIndex
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["ColdRead", "Window", "WindowRequest", "describe"]
 
 
+# What the loop's thread reads out of the page cache for one batch: checking it takes 0.1 ms.
+_CACHED_SIZE_BYTES_MAX: Final = 512 * 1024
+
+
 class NotCachedError(Exception):
     """Some of what is to be read is not in the page cache. Never leaves this file."""
 
@@ -51,14 +55,19 @@ class Window:
     index: SparseIndex | None
     volume: Volume | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """How much memory it takes: what was read, of which `view` may be a part."""
+        return len(self.view.obj)  # type: ignore[arg-type]  # bytes, which the view keeps
+
     def count_in(self, volume: Volume) -> None:
         """Count the copy against the volume's limit as long as it lives."""
         self.volume = volume
-        volume.windows_size_bytes += len(self.view)
+        volume.windows_size_bytes += self.size_bytes
 
     def __del__(self) -> None:
         if self.volume is not None:
-            self.volume.windows_size_bytes -= len(self.view)
+            self.volume.windows_size_bytes -= self.size_bytes
 
     def teach(self, segment: Segment, *, active: bool) -> None:
         """Keep what was found out about the segment."""
@@ -125,7 +134,7 @@ class ColdRead:
                 if cached:
                     raise NotCachedError
                 limit = self._load_index(file, limit)
-            return self._window(read, limit)
+            return self._window(read, limit, cached=cached)
         finally:
             file.close()
 
@@ -172,11 +181,12 @@ class ColdRead:
         self.hint = self.index.at_offset(self.offset)
         return limit
 
-    def _window(self, read: Callable[[int, int], bytes], limit: int) -> Window:
+    def _window(self, read: Callable[[int, int], bytes], limit: int, *, cached: bool) -> Window:
         """Read and check batches until the one that holds the offset is there, and whatever came along with it."""
         hint = self.hint or IndexEntry(self.base_offset, SEGMENT_HEADER_SIZE_BYTES, 0)
         position, size = hint.position, self.size_bytes
         walk = Walk(self.segment_id, hint.offset)
+        longest = _CACHED_SIZE_BYTES_MAX if cached else size << 40
         while True:
             data = read(min(size, limit - position), position)
             walk.until = self.offset
@@ -197,6 +207,9 @@ class ColdRead:
                 )
             position += passed
             size = size if passed else size * 2
+            if size > longest:
+                # A batch that is so large is not read and checked where everybody waits for it.
+                raise NotCachedError
         view = memoryview(data)[passed:end]
         return Window(view, position + passed, position + end, offset, self.segment_id, self.created_ns, self.used, self.index)
 
@@ -216,13 +229,14 @@ def _cached(file: File) -> Callable[[int, int], bytes]:
 class WindowRequest:
     """A window that is there, or on its way: `ready` says which. Then `window` is set, or `failure` if there is no hope."""
 
-    __slots__ = ("failure", "ready", "segment", "window")
+    __slots__ = ("failure", "ready", "segment", "size_bytes", "window")
 
     def __init__(self, volume: Volume, segment: Segment, cold: ColdRead, *, active: bool, changed: Callable[[], None]) -> None:
         self.segment = segment
         self.window: Window | None = None
         self.failure = ""
         self.ready = False
+        self.size_bytes = 0  # of what is kept, or was asked for
         if segment.known or segment.segment_id:
             try:
                 self._take(cold.run(cached=True), volume, active=active)
@@ -236,6 +250,8 @@ class WindowRequest:
         # Off the disk, a larger piece costs little more than a small one, as long as there is memory for it.
         if volume.windows_size_bytes < settings.windows_size_bytes_max:
             cold.size_bytes = max(cold.size_bytes, settings.read_ahead_size_bytes)
+        # A batch may be much larger than what is asked for: until it is known, it counts as one that is.
+        self.size_bytes = max(cold.size_bytes, settings.read_ahead_size_bytes)
 
         def done(result: object) -> None:
             if isinstance(result, Window):
@@ -250,6 +266,7 @@ class WindowRequest:
         """Take what was read."""
         volume.heat += len(window.view)
         window.count_in(volume)
+        self.size_bytes = window.size_bytes
         window.teach(self.segment, active=active)
         self.window = window
         self.ready = True

@@ -115,6 +115,12 @@ class Reader:
         """Whether it keeps a piece of the log in memory, or has asked for one: `seek` lets go of it."""
         return self._window is not None or self._request is not None
 
+    @property
+    def copy_size_bytes(self) -> int:
+        """How much memory the piece takes that it keeps, or has asked for: what comes may be larger, if a batch is."""
+        size = 0 if self._window is None else self._window.size_bytes
+        return size if self._request is None else size + self._request.size_bytes
+
     def skip_origin(self, origin: int) -> int:
         """Move behind the next batches that have come from one protocol, or are not visible yet; returns how many records that is.
 

@@ -36,7 +36,7 @@ class StoreSettings:
     window_size_bytes: int = 256 * 1024
     read_ahead_size_bytes: int = 4 * _MIB
     # When readers hold more than this in windows, read-ahead shrinks to the small size.
-    windows_size_bytes_max: int = 128 * _MIB
+    windows_size_bytes_max: int = 48 * _MIB
     journal_growth_bytes_max: int = 64 * _MIB
     journal_growth_bytes_min: int = 8 * _MIB
     # What one turn writes of a snapshot: about a millisecond of work, whether entries are small and many or large.

@@ -71,6 +71,10 @@ class FakeReader:
     def keeps_copy(self) -> bool:
         return self.waiting
 
+    @property
+    def copy_size_bytes(self) -> int:
+        return len(self.log.data) if self.keeps_copy else 0
+
     def seek(self, offset: int) -> None:
         self.offset = offset
         self.waiting = False

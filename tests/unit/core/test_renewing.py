@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.core import renewing
+from polymq.core import broker, renewing
 from polymq.core.access import ANONYMOUS
 from polymq.core.group import GroupKind, Subscription
 from polymq.core.policies import GroupPolicy
+from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode
 from polymq.wire.records import Message
 
@@ -141,14 +143,105 @@ def test_what_is_settled_meanwhile_stays_settled(single: World) -> None:
     assert inbox(consumer).got == [(b"a", 1)] * 2
 
 
-def test_a_log_that_fails_leaves_the_message_where_it_is(single: World) -> None:
+def test_what_cannot_be_copied_waits_again(single: World) -> None:
     consumer = out(single, b"a")
     single.store.journal.full = True
     assert renew(single, inbox(consumer).ids[0])
     single.broker.tick()
-    assert (consumer.leased, log_of(single).end) == (1, 1)
+    assert (consumer.leased, consumer.requeued, log_of(single).end) == (0, 0, 1)
     single.store.journal.full = False
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
     assert renew(single, inbox(consumer).ids[0])
+    single.turn()
+    assert inbox(consumer).got[2:] == [(b"a", 1)]
+
+
+def test_what_waits_and_cannot_be_copied_waits_again(single: World) -> None:
+    consumer = out(single, b"a")
+    single.session.credit(consumer, 0)
+    single.session.give_back(consumer)
+    single.store.journal.full = True
+    assert renew(single, inbox(consumer).ids[0])
+    single.store.journal.full = False
+    assert single.view().groups[0].depth == 1
+    single.session.credit(consumer, 1)
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["queue", "lanes"])
+def test_what_comes_back_before_its_copy_is_written_is_nobodys(single: World, ordered: bool) -> None:
+    consumer = out(single, b"a")
+    if ordered:
+        single.session.set_group_policy("t", "g", GroupPolicy(ordered=True))
+    other = single.consume("t", "g", 10)
+    assert renew(single, inbox(consumer).ids[0])
+    single.session.give_back(consumer)
+    single.session.unsubscribe(consumer)
+    single.turn()
+    assert inbox(other).got == [(b"a", 1)]
+    single.store.sync()
+    single.turn()
+    single.settle(other, *inbox(other).ids)
+    single.turn()
+    group = single.broker.catalogue.topics["", "t"].groups["g"]
+    assert isinstance(group, WorkGroup)
+    assert group.unfinished == 0
+    single.restart()
+    assert single.view().groups[0].depth == 0
+
+
+def test_what_is_deferred_before_its_copy_is_written_does_not_come_back(single: World) -> None:
+    consumer = out(single, b"a")
+    assert renew(single, inbox(consumer).ids[0])
+    single.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=SECOND_NS)
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1)] * 2
+    single.wait(2)
+    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert single.view().groups[0].deferred == 0
+
+
+def test_what_is_acknowledged_as_well_while_nobody_has_it_is_one_message(single: World) -> None:
+    consumer = out(single, b"a")
+    message_id = inbox(consumer).ids[0]
+    assert renew(single, message_id)
+    single.session.give_back(consumer)
+    single.session.settle_any("t", "g", memoryview(array("q", [message_id])), 0, 1)
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert single.view().groups[0].depth == 0
+
+
+def test_a_turn_copies_some_and_the_next_goes_on(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "COPY_ROOM_PER_TURN", 2 * 4096)
+    consumer = out(single, *[b"x"] * 10, credit=10)
+    single.broker.tick()
+    for message_id in list(inbox(consumer).ids):
+        assert renew(single, message_id)
+    assert log_of(single).end == 12
+    assert single.broker.due_ns() == single.clock.monotonic_ns()
+    single.broker.tick()
+    assert log_of(single).end == 14
+    single.turn()
+    assert log_of(single).end == 20
+    assert (len(inbox(consumer).got), consumer.leased) == (20, 10)
+
+
+def test_a_group_set_elsewhere_meanwhile_gives_it_out_again(single: World) -> None:
+    consumer = out(single, b"a")
+    log_of(single).cold = True
+    assert renew(single, inbox(consumer).ids[0])
+    group = single.broker.catalogue.topics["", "t"].groups["g"]
+    assert isinstance(group, WorkGroup)
+    group.rewind(group.shares[0], 0)
+    log_of(single).cold = False
+    single.turn()
+    assert [body for body, _ in inbox(consumer).got] == [b"a", b"a"]
+    single.session.give_back(consumer)
+    single.turn()
+    assert [body for body, _ in inbox(consumer).got] == [b"a", b"a", b"a"]
 
 
 def test_other_groups_do_not_get_it_twice(single: World) -> None:
@@ -204,10 +297,17 @@ def test_what_is_no_message_is_refused(single: World, monkeypatch: pytest.Monkey
     assert refused.value.code is RefusalCode.DELAY_OUT_OF_RANGE
     monkeypatch.setattr(renewing, "RENEWALS_MAX", 1)
     log_of(single).cold = True
+    monkeypatch.setattr(renewing, "_RENEWALS_END", 1)
+    assert not single.session.is_crowded("t", "g")
     assert renew(single, first)
-    assert not renew(single, second)
+    assert not renew(single, first)
+    assert single.session.is_crowded("t", "g")
+    with pytest.raises(Refusal) as refused:
+        renew(single, second)
+    assert refused.value.code is RefusalCode.LIMIT_REACHED
     log_of(single).cold = False
     single.turn()
+    assert not single.session.is_crowded("t", "g")
     assert renew(single, second)
     single.session.delete_group("t", "g")
     single.turn()

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polymq.core import work_group
 from polymq.core.policies import Expired, GroupPolicy, TopicPolicy
 from polymq.wire.records import Message
 
 from .conftest import SECOND_NS, World, inbox
 
 if TYPE_CHECKING:
+    import pytest
+
     from polymq.core.group import Subscription
 
 
@@ -138,3 +141,53 @@ def test_everything_else_is_delivered_in_order(lifetimes_s: list[int], seconds: 
         world.turn()
     assert bodies(consumer) == [b"%d" % index for index, each in enumerate(lifetimes_s) if not 0 < each <= seconds]
     assert world.view().groups[0].depth == 0
+
+
+def test_time_goes_on_while_one_looks(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock is later than the one before, and each time one more is over."""
+    consumer = single.consume("t", "g", 0)
+    now_ns = single.clock.wall_ns()
+    single.session.publish_messages("t", [Message(b"%d" % index, expiry_ns=now_ns + 10 + index) for index in range(100)], origin=1)
+    single.turn()
+    single.clock.now_ns += 10
+
+    def wall_ns() -> int:
+        single.clock.now_ns += 1
+        return now_ns + single.clock.now_ns
+
+    monkeypatch.setattr(single.broker.kernel, "wall_ns", wall_ns)
+    single.session.credit(consumer, 100)
+    single.broker.tick()
+    deliveries = single.broker.dispatch()
+    assert sum(delivery.slice.count for delivery in deliveries) > 0
+    assert deliveries[0].slice.offset > 0
+
+
+def test_a_dispatch_retires_some_of_what_came_back(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_group, "_RETIRED_MAX", 3)
+    consumer = single.consume("t", "g", 10)
+    publish(single, *[1] * 10, 0)
+    single.session.give_back(consumer)
+    single.session.credit(consumer, 0)
+    single.turn()
+    single.clock.now_ns += SECOND_NS
+    single.session.credit(consumer, 10)
+    single.broker.tick()
+    single.broker.dispatch()
+    assert single.view().groups[0].expired_count == 3
+    single.turn()
+    assert single.view().groups[0].expired_count == 10
+    assert bodies(consumer)[10:] == [b"10"]
+
+
+def test_an_ordered_group_drops_what_ends_in_its_lane(single: World) -> None:
+    consumer = single.consume("t", "g", 1)
+    single.session.set_group_policy("t", "g", GroupPolicy(ordered=True))
+    end_ns = single.clock.wall_ns() + SECOND_NS
+    rows = [Message(b"a", key=b"k"), Message(b"b", key=b"k", expiry_ns=end_ns), Message(b"c", key=b"k")]
+    single.session.publish_messages("t", rows, origin=1)
+    single.turn()
+    single.wait(1)
+    single.settle(consumer, *inbox(consumer).ids)
+    single.turn()
+    assert bodies(consumer) == [b"a", b"c"]

@@ -15,6 +15,7 @@ from polymq.config_sections import NsqSettings, RocketmqSettings, ServerSettings
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
 from polymq.gateways.contract import Peer
+from polymq.gateways.effects import SetTimer
 from polymq.gateways.rocketmq.door import RocketmqDoor
 from polymq.protocols.rocketmq.codes import RequestCode
 from polymq.protocols.rocketmq.decode import Decoder
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from polymq.config_values import Address
+    from polymq.gateways.effects import Effect
     from polymq.server.mounts import Mount
 
 ANY_PORT = TcpAddress("127.0.0.1", 0)
@@ -76,6 +78,18 @@ def test_every_port_leads_to_the_same_house(make_node: Any) -> None:
     assert houses.pop().facts.port == broker.port
     for mount in mounts:
         mount.listener.close()
+
+
+@pytest.mark.parametrize(("section", "idle_ns"), [({}, 120_000_000_000), ({"channel_idle_ns": 7_000_000_000}, 7_000_000_000)])
+def test_a_connection_may_be_silent_for_as_long_as_the_settings_say(make_node: Any, section: dict[str, int], idle_ns: int) -> None:
+    node = make_node(**section)
+    door: Any = make_parts(node, HERE).factory(Peer("127.0.0.1", 1))
+    effects: list[Effect] = []
+    begun_ns = node.clock.monotonic_ns()
+    door.opened(effects)
+    [due_ns] = [effect.due_ns for effect in effects if isinstance(effect, SetTimer)]
+    assert due_ns is not None
+    assert idle_ns <= due_ns - begun_ns < idle_ns + 1_000_000_000
 
 
 def test_a_port_that_is_taken_leaves_nothing_open(make_node: Any) -> None:

@@ -52,6 +52,19 @@ def test_a_batch_larger_than_the_window_is_read_whole() -> None:
     assert (window.offset, len(window.view) > 81) == (8, True)
 
 
+def test_a_large_batch_is_not_read_where_everybody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = filled()
+    segment = harness.store._logs[1].chain.segments[0]
+    hint = IndexEntry(0, 64, 0)
+    known = {"segment_id": segment.segment_id, "hint": hint}
+    monkeypatch.setattr("polymq.store.cold._CACHED_SIZE_BYTES_MAX", 1 << 20)
+    assert cold(harness, 1, size_bytes=81, **known).run(cached=True).offset == 0
+    monkeypatch.setattr("polymq.store.cold._CACHED_SIZE_BYTES_MAX", 81)
+    with pytest.raises(NotCachedError):
+        cold(harness, 1, size_bytes=81, **known).run(cached=True)
+    assert cold(harness, 1, size_bytes=81, **known).run(cached=False).offset == 0
+
+
 def test_a_wrong_limit_or_offset_is_an_error_and_no_loop() -> None:
     harness = filled()
     with pytest.raises(CorruptRecord, match=r"zeros|fewer"):

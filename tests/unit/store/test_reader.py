@@ -161,6 +161,22 @@ def test_little_is_read_ahead_when_windows_take_too_much() -> None:
     assert len(second._window.view) <= 1024
 
 
+def test_a_copy_counts_with_all_that_was_read() -> None:
+    harness = filled(hot_size_bytes=0)
+    log = harness.store._logs[1]
+    reader = log.reader(0)
+    assert reader.copy_size_bytes == 0
+    harness.files.evict()
+    assert reader.take(1, 1000) is None
+    assert reader.copy_size_bytes >= log._volume.settings.read_ahead_size_bytes
+    harness.store.poll()
+    assert reader.take(1, 1000) is not None
+    assert reader._window is not None
+    assert reader.copy_size_bytes == len(reader._window.view.obj) == log._volume.windows_size_bytes  # type: ignore[arg-type]
+    reader.seek(-1)
+    assert reader.copy_size_bytes == log._volume.windows_size_bytes == 0
+
+
 def test_a_reader_that_fell_behind_goes_on_at_the_start() -> None:
     harness = filled(400)
     harness.settle()

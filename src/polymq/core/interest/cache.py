@@ -131,7 +131,7 @@ class Match:
         group: Group
         for group in self.groups:
             for entry in group.remotes:
-                if entry.weight > 0 and not entry.target.closed:
+                if entry.weight > 0 and entry.limit == 0 and not entry.target.closed:
                     return True
             for entry in group.members:
                 if entry.limit == 0 and not entry.target.closed:

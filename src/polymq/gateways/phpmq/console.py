@@ -35,8 +35,8 @@ _PROMPT: Final = b"phpmq > "
 _REFRESH_NS: Final = 500_000_000
 # Telnet's own words: they are asked for by nobody here.
 _TELNET: Final = re.compile(rb"\xff[\xfb-\xfe].", re.DOTALL)
-# Queues that one step looks at, at 5 us each.
-_STEP_QUEUES: Final = 500
+# Queues that one step looks at, at 20 us each.
+_STEP_QUEUES: Final = 250
 _GONE: Final = b"something went wrong\r\n"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from polymq.core.views import PeerView
 from polymq.errors import Refusal
 from polymq.gateways.contract import BaseGateway
-from polymq.gateways.effects import Close, SendAfter, SendAfterEach, SetTimer, TimerName, Upgrade
+from polymq.gateways.effects import Close, Pause, Resume, SendAfter, SendAfterEach, SetTimer, TimerName, Upgrade
 from polymq.gateways.phpmq.refusals import REASONS
 from polymq.phpmq_limits import QUEUES_KNOWN_MAX
 from polymq.protocols.phpmq.decode import Decoder
@@ -41,6 +41,10 @@ _NS_PER_S: Final = 1_000_000_000
 _ORIGIN: Final = 4
 # As long as nobody waits: a lease that does not end.
 _FOR_EVER_NS: Final = 1 << 61
+# What a message that is not all there is given room for, as long as nothing has come of it.
+_NEED_SIZE_BYTES_FIRST: Final = 16 * 1024
+# How long a connection is not read that asks for more requeues than the disk takes.
+_CROWDED_NS: Final = 20_000_000
 
 
 class PhpmqGateway(BaseGateway):
@@ -70,6 +74,8 @@ class PhpmqGateway(BaseGateway):
         # When the message began that is not all there; the timer that looks is set.
         self._partial_since_ns: int | None = None
         self._watching = False
+        # The topic of which too much is being appended anew: nothing is read until it is less.
+        self._crowded = ""
         session.describe(
             PeerView(
                 protocol="phpmq",
@@ -104,8 +110,12 @@ class PhpmqGateway(BaseGateway):
         if self._closing:
             effects.append(Close("the protocol was broken, or the broker refused"))
             return consumed
-        self.need = decoder.need
+        # Not more than twice what is there: room is made for it at once, and an announcement costs the client nothing.
+        self.need = min(decoder.need, max(_NEED_SIZE_BYTES_FIRST, 2 * (len(view) - consumed)))
         self._watch(consumed > 0, effects)
+        if self._crowded:
+            effects.append(Pause())
+            effects.append(SetTimer(TimerName.RETRY, self._house.clock.monotonic_ns() + _CROWDED_NS))
         return consumed
 
     def _promise(self, effects: list[Effect]) -> None:
@@ -169,6 +179,7 @@ class PhpmqGateway(BaseGateway):
         topic = self._topic(event.queue, effects)
         if topic is not None:
             self._session.renew(topic, self._settings.group, event.id, lifetime_ns=event.ttl_s * _NS_PER_S)
+            self._see_whether_crowded(topic)
 
     def _remove(self, event: Remove, effects: list[Effect]) -> None:
         topic = self._topic(event.queue, effects)
@@ -176,8 +187,13 @@ class PhpmqGateway(BaseGateway):
             return
         if self._settings.copy_dead:
             self._session.bury(topic, self._settings.group, event.id)
+            self._see_whether_crowded(topic)
         else:
             self._settle_ids(topic, memoryview(array("q", [event.id])), 0, 1)
+
+    def _see_whether_crowded(self, topic: str) -> None:
+        if self._session.is_crowded(topic, self._settings.group):
+            self._crowded = topic
 
     def _foreign_id(self, event: ForeignId, effects: list[Effect]) -> None:
         self._house.foreign_ids += 1
@@ -254,8 +270,13 @@ class PhpmqGateway(BaseGateway):
                 effects.append(SetTimer(TimerName.READ_DEADLINE, self._partial_since_ns + self._settings.message_ns))
 
     def timer(self, name: TimerName, effects: list[Effect]) -> None:
-        """Close a connection whose message does not come to an end."""
+        """Close a connection whose message does not come to an end; read one again that was not read."""
+        if name is TimerName.RETRY:
+            self._read_again(effects)
+            return
         self._watching = False
+        if self._crowded and self._partial_since_ns is not None:
+            self._partial_since_ns = self._house.clock.monotonic_ns()  # it is not read
         since_ns = self._partial_since_ns
         if name is not TimerName.READ_DEADLINE or since_ns is None or self._closing:
             return
@@ -266,6 +287,17 @@ class PhpmqGateway(BaseGateway):
         else:
             self._close(Problem.SLOW.value, "a message was not complete in time", effects)
             effects.append(Close("a message was not complete in time"))
+
+    def _read_again(self, effects: list[Effect]) -> None:
+        """Go on, unless there is still too much to append."""
+        now_ns = self._house.clock.monotonic_ns()
+        if self._session.is_crowded(self._crowded, self._settings.group):
+            effects.append(SetTimer(TimerName.RETRY, now_ns + _CROWDED_NS))
+            return
+        self._crowded = ""
+        if self._partial_since_ns is not None:
+            self._partial_since_ns = now_ns  # it could not go on
+        effects.append(Resume())
 
     def ended(self) -> None:
         """Leave: what is out waits for somebody else at once."""

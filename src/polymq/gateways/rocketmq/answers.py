@@ -21,7 +21,20 @@ if TYPE_CHECKING:
 
     Handler = Callable[["RocketmqClient", Request], "Answer | None"]
 
-__all__ = ["TOO_MANY", "Answer", "Handler", "RequestProblem", "failed", "integer", "refused", "required", "small", "truth"]
+__all__ = [
+    "TOO_MANY",
+    "Answer",
+    "Handler",
+    "RequestProblem",
+    "Stumble",
+    "failed",
+    "integer",
+    "loose",
+    "refused",
+    "required",
+    "small",
+    "truth",
+]
 
 # With SYSTEM_BUSY.
 TOO_MANY: Final = "too many questions wait for the disk"
@@ -49,6 +62,13 @@ class RequestProblem(Exception):
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
         self.answer = Answer(code, remark)
+
+
+class Stumble(RequestProblem):
+    """A request that the real broker takes, and stumbles over: what it says then has none of the fields that its other answers have."""
+
+    def __init__(self, remark: str) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, remark)
 
 
 _CODES: Final[Mapping[RefusalCode, ResponseCode]] = {
@@ -117,6 +137,14 @@ def small(request: Request, name: str, default: int | None = None) -> int:
     if not -(1 << 31) <= found < 1 << 31:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is out of range")
     return found
+
+
+def loose(request: Request, name: str, default: int) -> int:
+    """Give a field as a number of 32 bits, and the default for what is none: so the real broker reads what need not be there."""
+    try:
+        return small(request, name, default)
+    except RequestProblem:
+        return default
 
 
 def truth(request: Request, name: str) -> bool:

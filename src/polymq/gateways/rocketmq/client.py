@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.views import PeerView
 from polymq.errors import Refusal, RemoteProtocolError
 from polymq.gateways.contract import BaseGateway
-from polymq.gateways.effects import Close, Send, SendAfter, SetTimer, TimerName, WantWritable
+from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTimer, TimerName, WantWritable
 from polymq.gateways.lifecycle import Liveness, Sign
 from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, refused
 from polymq.gateways.rocketmq.handlers import HANDLERS
@@ -27,7 +27,13 @@ from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request, encode_response
 from polymq.protocols.rocketmq.events import Request, Sends
 from polymq.protocols.rocketmq.extras import Keeper
-from polymq.rocketmq_limits import ASKED_PER_CONNECTION_MAX, PLACES_PER_CONNECTION_MAX, READERS_PER_CONNECTION_MAX
+from polymq.rocketmq_limits import (
+    ASKED_PER_CONNECTION_MAX,
+    PLACES_PER_CONNECTION_MAX,
+    PULL_SIZE_BYTES_PER_FEED_MAX,
+    READERS_PER_CONNECTION_MAX,
+    REQUESTS_NS_PER_TURN_MAX,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,8 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RocketmqClient"]
 
-# Two of them without a word, and a connection is given up: 120 s, as the real broker does.
-_IDLE_NS: Final = 60_000_000_000
+# `Liveness` takes the interval of which a silent peer has two.
+_INTERVALS_OF_SILENCE: Final = 2
 _LOCALHOST: Final = b"\x7f\0\0\1"
 # Times of pulls that have been answered are forgotten when there are so many, and as many as others.
 _DUE_SPARE: Final = 64
@@ -82,18 +88,21 @@ class RocketmqClient(BaseGateway):
         self.places: dict[Partition, Place] = {}  # of what it sends to
         self.pulls: dict[Pull, None] = {}
         self.ready: list[Pull] = []  # those that may be answered now
-        self.said_size_bytes = 0  # what pulls have put out in the call at hand
+        self.said_size_bytes = 0  # what has been answered in the call at hand
         self._readers: OrderedDict[tuple[str, int], Reader] = OrderedDict()
         self._due: list[tuple[int, int, Pull]] = []
         self._due_count = 0
         self._due_ns: int | None = None
         self._decoder = Decoder(house.settings, born_host=self.born_host, born_port=peer.port)
         self._decoder.every_request = house.gate is not None
+        # What a request costs is known when it has been carried out: then it is seen whether there is time for the next one.
+        self._decoder.requests_max = 1
         self._monotonic_ns = house.clock.monotonic_ns
         self._liveness = Liveness(self._monotonic_ns)
         self._effects: list[Effect] | None = None  # of the call at hand
         self._pending: list[Effect] = []  # what was said outside of a call
         self._blocked = False
+        self._paused = False
         self._closing = False
         self._opaque = 0
         self._asked: dict[int, Callable[[Request | None], None]] = {}
@@ -104,12 +113,13 @@ class RocketmqClient(BaseGateway):
 
     def opened(self, effects: list[Effect]) -> None:
         """Say nothing; the client speaks first."""
-        self._liveness.expect(_IDLE_NS, effects)
+        self._liveness.expect(self.house.idle_ns // _INTERVALS_OF_SILENCE, effects)
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
         """Carry out every request that has come whole."""
         decoder = self._decoder
-        self._liveness.heard(self._monotonic_ns())
+        now_ns = self._monotonic_ns()
+        self._liveness.heard(now_ns)
         self._effects = effects
         self.said_size_bytes = 0
         consumed = 0
@@ -126,7 +136,13 @@ class RocketmqClient(BaseGateway):
                     else:
                         effects.append(Close(event.reason))
                         self._closing = True
-                if decoder.need or self._closing:
+                if decoder.need or self._closing or consumed == len(view):
+                    break
+                if self.is_spent or self._monotonic_ns() - now_ns > REQUESTS_NS_PER_TURN_MAX:
+                    # Others have their turn before the rest.
+                    effects.append(Pause())
+                    self._paused = True
+                    self.ring()
                     break
         finally:
             self._effects = None
@@ -176,6 +192,11 @@ class RocketmqClient(BaseGateway):
         """Whether enough waits to be written, or to be given to the pump."""
         return self._blocked
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether so much has been said in the call at hand, or waits, that more is for a later turn."""
+        return self._blocked or self.said_size_bytes > PULL_SIZE_BYTES_PER_FEED_MAX
+
     def emit(self, effect: Effect) -> None:
         """Have something done in this turn, from wherever: in the order in which it is said."""
         if self._effects is not None:
@@ -193,6 +214,7 @@ class RocketmqClient(BaseGateway):
             return
         opaque, binary = request.opaque, request.binary
         data = encode_response(answer.code, opaque, remark=answer.remark, ext=answer.ext, body=answer.body, binary=binary)
+        self.said_size_bytes += len(data)
         if answer.ticket is None:
             self.emit(Send(data))
         else:
@@ -223,7 +245,7 @@ class RocketmqClient(BaseGateway):
     def writable(self, effects: list[Effect]) -> None:
         """Answer pulls again."""
         self._blocked = False
-        if self.ready:
+        if self.ready or self._paused:
             self.woken(effects)
 
     def woken(self, effects: list[Effect]) -> None:
@@ -231,6 +253,9 @@ class RocketmqClient(BaseGateway):
         super().woken(effects)
         effects += self._pending
         self._pending.clear()
+        if self._paused and not self._blocked:
+            self._paused = False
+            effects.append(Resume())
         if self.ready and not self._blocked:
             self._effects = effects
             self.said_size_bytes = 0

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from polymq.gateways.rocketmq.answers import Answer
+from polymq.gateways.rocketmq.answers import Answer, Stumble
 from polymq.gateways.rocketmq.sends import Stored, extra_of, send_answer
 from polymq.limits import OFFSET_BITS, OFFSET_MAX
 from polymq.protocols.rocketmq import properties as names
@@ -111,6 +111,8 @@ class Delays:
         if arranged is None:
             return None
         if isinstance(arranged, Illegal):
+            if arranged.code is ResponseCode.SYSTEM_ERROR:
+                raise Stumble(arranged.remark)
             return Answer(arranged.code, arranged.remark)
         raw = names.encode({**arranged.properties, names.CLUSTER: house.facts.cluster})
         if len(raw) > PROPERTIES_SIZE_BYTES_MAX:

@@ -10,7 +10,12 @@ from polymq.errors import RemoteProtocolError
 from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed
 from polymq.protocols.rocketmq.bodies import parse_client_config, subscription_of
 from polymq.protocols.rocketmq.codes import ResponseCode
-from polymq.rocketmq_limits import FILTERS_REMEMBERED_MAX
+from polymq.rocketmq_limits import (
+    EXPRESSION_SIZE_MAX,
+    FILTERS_REMEMBERED_MAX,
+    FILTERS_REMEMBERED_SIZE_BYTES_MAX,
+    TAGS_PER_SUBSCRIPTION_MAX,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +32,11 @@ NOT_LATEST: Final = "the consumer's subscription not latest"
 _NO_GROUP: Final = "the consumer's group info not exist"
 _NO_SUBSCRIPTION: Final = "the consumer's subscription not exist"
 _PARSE_FAILED: Final = "parse the consumer's subscription failed"
+_KIND_SHOWN_MAX: Final = 64
+# About as much memory as they take; of expressions with the hashes of their tags.
+_ENTRY_SIZE_BYTES: Final = 300
+_CHARACTER_SIZE_BYTES: Final = 4
+_CODE_SIZE_BYTES: Final = 64
 
 
 class Wanted:
@@ -40,18 +50,47 @@ class Wanted:
 
 
 EVERYTHING: Final = Wanted(())
-# By expression, and by the hashes of a group's subscription: they can be worked out again.
-_by_expression: dict[str, Wanted] = {}
-_by_codes: dict[frozenset[int], Wanted] = {}
+
+
+class Remembered:
+    """Filters by expression, and by the hashes of a group's subscription: they can be worked out again."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._found: dict[str | frozenset[int], Wanted] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, key: str | frozenset[int]) -> Wanted | None:
+        """Give what has been worked out."""
+        return self._found.get(key)
+
+    def add(self, key: str | frozenset[int], wanted: Wanted) -> Wanted:
+        """Remember a filter; nothing else, if there is no room."""
+        size_bytes = _ENTRY_SIZE_BYTES + len(key) * (_CHARACTER_SIZE_BYTES if isinstance(key, str) else _CODE_SIZE_BYTES)
+        if len(self._found) >= FILTERS_REMEMBERED_MAX or self.size_bytes + size_bytes > FILTERS_REMEMBERED_SIZE_BYTES_MAX:
+            self._found.clear()
+            self.size_bytes = 0
+        self._found[key] = wanted
+        self.size_bytes += size_bytes
+        return wanted
+
+
+_remembered: Final = Remembered()
 
 
 def wanted_of(house: House, pull: Pull) -> Wanted | Answer | None:
     """Say what a pull wants; an answer if that cannot be known; None: it knows of a newer subscription than we do."""
     if pull.expression is not None:
+        if isinstance(pull.expression, Wanted):
+            return pull.expression
         kind, text = pull.expression
-        if kind != TAG:
-            return _not_supported(kind)
-        return _of_expression(text)
+        found = _of_expression(text) if kind == TAG else _not_supported(kind)
+        if isinstance(found, Wanted):
+            # It may wait for long: its words are not needed any more.
+            pull.expression = found
+        return found
     subscription = house.members.subscription(pull.group, pull.topic, pull.client)
     if subscription is None:
         text = _NO_SUBSCRIPTION if house.members.knows(pull.group) else _NO_GROUP
@@ -61,33 +100,25 @@ def wanted_of(house: House, pull: Pull) -> Wanted | Answer | None:
     if (subscription.expression_type or TAG) != TAG:
         return _not_supported(subscription.expression_type)
     codes = subscription.codes
-    if not codes:
-        return EVERYTHING
-    found = _by_codes.get(codes)
-    if found is None:
-        if len(_by_codes) >= FILTERS_REMEMBERED_MAX:
-            _by_codes.clear()
-        found = _by_codes[codes] = Wanted(codes)
-    return found
+    return _remembered.get(codes) or _remembered.add(codes, Wanted(codes)) if codes else EVERYTHING
 
 
 def _of_expression(text: str) -> Wanted | Answer:
     if text == "*":
         return EVERYTHING
-    found = _by_expression.get(text)
-    if found is None:
-        try:
-            found = Wanted(subscription_of("", text).codes)
-        except RemoteProtocolError:
-            return Answer(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _PARSE_FAILED)
-        if len(_by_expression) >= FILTERS_REMEMBERED_MAX:
-            _by_expression.clear()
-        _by_expression[text] = found
-    return found
+    found = _remembered.get(text)
+    if found is not None:
+        return found
+    if len(text) > EXPRESSION_SIZE_MAX or text.count("||") >= TAGS_PER_SUBSCRIPTION_MAX:
+        return Answer(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _PARSE_FAILED)
+    try:
+        return _remembered.add(text, Wanted(subscription_of("", text).codes))
+    except RemoteProtocolError:
+        return Answer(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _PARSE_FAILED)
 
 
 def _not_supported(kind: str) -> Answer:
-    return failed(f"The broker does not support consumer to filter message by {kind}")
+    return failed(f"The broker does not support consumer to filter message by {kind[:_KIND_SHOWN_MAX]}")
 
 
 def check_filter(client: RocketmqClient, request: Request) -> Answer:

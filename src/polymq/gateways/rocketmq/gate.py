@@ -264,6 +264,7 @@ def _needed(request: Request) -> Iterator[tuple[str, int]]:
     if request.code in _TOPICS:
         yield request.ext.get("topic", ""), SUB
     if request.code in _GROUPS:
-        group = request.ext.get(_GROUPS[request.code], "")
-        if group:
+        group = request.ext.get(_GROUPS[request.code])
+        # A producer leaves with no group, or with a nameless one; nobody reads as one of a nameless group without a right to all others.
+        if group or (group is not None and request.code != RequestCode.UNREGISTER_CLIENT):
             yield retry_topic(group), SUB

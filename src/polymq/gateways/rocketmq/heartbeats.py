@@ -1,4 +1,4 @@
-"""Heartbeats and what else is asked about groups: 34, 35 and 38.
+"""Heartbeats and what else is asked about groups: 34, 35, 38 and 207.
 
 The real broker's answers: 34 says only that all went well, and what it cannot register is not registered; 35 never
 fails; 38 of a group without members is an error.
@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.group import GroupKind
 from polymq.errors import Refusal
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, required
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, required, truth
 from polymq.gateways.rocketmq.joining import read_body, require_group
 from polymq.gateways.rocketmq.members import Joining, Subscription
-from polymq.protocols.rocketmq.bodies import encode_consumer_list, parse_heartbeat
+from polymq.protocols.rocketmq.bodies import parse_heartbeat
 from polymq.protocols.rocketmq.codes import Language, RequestCode, ResponseCode
-from polymq.protocols.rocketmq.names import is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
-from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, GROUPS_PER_HEARTBEAT_MAX, SUBSCRIPTIONS_PER_HEARTBEAT_MAX, TAGS_PER_SUBSCRIPTION_MAX
+from polymq.protocols.rocketmq.names import group_problem, is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
+from polymq.rocketmq_limits import (
+    CLIENT_ID_SIZE_MAX,
+    EXPRESSION_SIZE_MAX,
+    GROUPS_DELETED_PER_REQUEST_MAX,
+    GROUPS_PER_HEARTBEAT_MAX,
+    HASHED_SIZE_PER_HEARTBEAT_MAX,
+    SUBSCRIPTIONS_PER_HEARTBEAT_MAX,
+    TAGS_PER_SUBSCRIPTION_MAX,
+)
 
 if TYPE_CHECKING:
     from polymq.gateways.rocketmq.answers import Handler
@@ -48,6 +56,9 @@ def _heartbeat(client: RocketmqClient, request: Request) -> Answer:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"more than {GROUPS_PER_HEARTBEAT_MAX} groups in one heartbeat")
     if sum(len(said.subscriptions) for said in heartbeat.consumers) > SUBSCRIPTIONS_PER_HEARTBEAT_MAX:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"more than {SUBSCRIPTIONS_PER_HEARTBEAT_MAX} subscriptions in one heartbeat")
+    if sum(_size(each) for said in heartbeat.consumers for each in said.subscriptions if not each.codes) > HASHED_SIZE_PER_HEARTBEAT_MAX:
+        words = f"more than {HASHED_SIZE_PER_HEARTBEAT_MAX} characters of tags without their hashes in one heartbeat"
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, words)
     consumers = [said for said in heartbeat.consumers if is_valid_group(said.group)]
     for said in consumers:
         require_group(client.session, said.group, (each.topic for each in said.subscriptions))
@@ -69,12 +80,10 @@ def _produce(client: RocketmqClient, request: Request, heartbeat: Heartbeat) -> 
 
 def _consume(client: RocketmqClient, request: Request, client_id: str, said: ConsumerData) -> str | None:
     """Register a consumer in one group, and make the topic of what the group will send back; gives a problem."""
-    clash = _clash(client, said)
-    if clash is not None:
-        return clash
+    problem = _excess(said) or _clash(client, said)
+    if problem is not None:
+        return problem
     wanted = {each.topic: _subscription(each) for each in said.subscriptions if is_valid_topic(each.topic)}
-    if any(len(each.codes or ()) > TAGS_PER_SUBSCRIPTION_MAX for each in wanted.values()):
-        return f"more than {TAGS_PER_SUBSCRIPTION_MAX} tags in one subscription of group {said.group}"
     members = client.house.members
     known = members.group(said.group)
     if said.message_model == _CLUSTERING and known is None:
@@ -85,6 +94,21 @@ def _consume(client: RocketmqClient, request: Request, client_id: str, said: Con
     kind, model, begin = (word[:_WORD_SIZE_MAX] for word in (said.consume_type, said.message_model, said.consume_from_where))
     joining = Joining(said.group, kind, model, begin, wanted)
     return members.join(client_id, client, joining, language=_language(request.language), version=request.version)
+
+
+def _size(said: Said) -> int:
+    """Count the characters in which a subscription is said."""
+    return max(len(said.expression), sum(map(len, said.tags)))
+
+
+def _excess(said: ConsumerData) -> str | None:
+    """Say what there is too much of in a subscription, before it is looked at closely."""
+    for each in said.subscriptions:
+        if max(len(each.codes), len(each.tags), each.expression.count("||") + 1) > TAGS_PER_SUBSCRIPTION_MAX:
+            return f"more than {TAGS_PER_SUBSCRIPTION_MAX} tags in one subscription of group {said.group}"
+        if _size(each) > EXPRESSION_SIZE_MAX:
+            return f"more than {EXPRESSION_SIZE_MAX} characters in one subscription of group {said.group}"
+    return None
 
 
 def _clash(client: RocketmqClient, said: ConsumerData) -> str | None:
@@ -133,11 +157,37 @@ def _consumer_list(client: RocketmqClient, request: Request) -> Answer:
     group = client.house.members.group(name)
     if group is None:
         return Answer(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
-    return Answer(body=encode_consumer_list(tuple(group.client_ids())))
+    return Answer(body=group.consumer_list())
+
+
+def _delete_group(client: RocketmqClient, request: Request) -> Answer:
+    """Forget where a group is in each topic, if that is asked for, so that its topics need not wait for it any more."""
+    name = required(request, "groupName")
+    if not is_valid_group(name):
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, group_problem(name) or "")
+    # As 4.9 calls it, and as 5.x does.
+    if not (truth(request, "removeOffset") or truth(request, "cleanOffset")):
+        return Answer()
+    session = client.session
+    left = GROUPS_DELETED_PER_REQUEST_MAX
+    for (namespace, topic), found in list(client.house.broker.catalogue.topics.items()):
+        group = found.groups.get(name)
+        if namespace != session.principal.namespace or group is None or group.kind is not GroupKind.CURSOR:
+            continue
+        if not left:
+            return Answer(
+                ResponseCode.SYSTEM_BUSY,
+                f"group {name} is gone from {GROUPS_DELETED_PER_REQUEST_MAX} topics: ask again",
+                ticket=session.journaled(),
+            )
+        session.delete_group(topic, name)
+        left -= 1
+    return Answer(ticket=session.journaled())
 
 
 HANDLERS: Final[dict[int, Handler]] = {
     RequestCode.HEART_BEAT: _heartbeat,
     RequestCode.UNREGISTER_CLIENT: _unregister,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _consumer_list,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: _delete_group,
 }

@@ -33,6 +33,8 @@ __all__ = ["Facts", "Gate", "House"]
 
 # A pull's answer fits; what is larger is rare, and goes with the message.
 _SCRATCH_KEPT_MAX: Final = 1024 * 1024
+# As the real broker does.
+_IDLE_NS: Final = 120_000_000_000
 
 
 @dataclass(slots=True)
@@ -81,10 +83,11 @@ class House:
         self.auto_create_on_route = True  # when somebody asks where one is
         self.make_tls: Callable[[], TlsLayer] | None = None
         self.tls_required = False
+        self.idle_ns = _IDLE_NS  # so long may a connection say nothing
         self.clients: dict[RocketmqClient, None] = {}
         self.scratch = bytearray()
         self.topics = Topics(self)
-        self.jobs = Jobs()
+        self.jobs = Jobs(clock.monotonic_ns)
         self.holds = Holds(self)
         self.gate: Gate | None = None
         # Does what belongs to a group, whose right has been asked for: retry and dead-letter topics.

@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from polymq.rocketmq_limits import JOB_STEPS_PER_TURN_MAX, JOBS_MAX, JOBS_PER_CONNECTION_MAX
+from polymq.rocketmq_limits import JOBS_MAX, JOBS_NS_PER_TURN_MAX, JOBS_PER_CONNECTION_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq.gateways.rocketmq.client import RocketmqClient
 
 __all__ = ["Job", "Jobs"]
@@ -34,7 +36,8 @@ class Job(Protocol):
 class Jobs:
     """The jobs of all connections, in turn; a feeder."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic_ns: Callable[[], int]) -> None:
+        self._monotonic_ns = monotonic_ns
         self._jobs: dict[Job, None] = {}
         self._counts: dict[RocketmqClient, int] = {}
 
@@ -47,14 +50,13 @@ class Jobs:
         return any(not job.waits and not job.client.is_full for job in self._jobs)
 
     def begin(self, job: Job) -> bool:
-        """Take a job on, and do its first step; False if there are too many."""
-        if job.step():
-            return True
+        """Take a job on, and do its first step if its connection has not had enough yet; False if there are too many."""
         count = self._counts.get(job.client, 0)
         if len(self._jobs) >= JOBS_MAX or count >= JOBS_PER_CONNECTION_MAX:
             return False
-        self._jobs[job] = None
-        self._counts[job.client] = count + 1
+        if job.client.is_spent or not job.step():
+            self._jobs[job] = None
+            self._counts[job.client] = count + 1
         return True
 
     def drop(self, client: RocketmqClient) -> None:
@@ -67,19 +69,18 @@ class Jobs:
         """Nothing that is appended concerns a job."""
 
     def show(self) -> None:
-        """Let some jobs do a step, the others come first in the next turn."""
-        left = JOB_STEPS_PER_TURN_MAX
+        """Let each job do a step, as long as there is time; who had none comes first in the next turn."""
+        ends_ns = self._monotonic_ns() + JOBS_NS_PER_TURN_MAX
         for job in list(self._jobs):
-            if not left:
-                return
             if job.client.is_full or job not in self._jobs:
                 continue
-            left -= not job.waits
             del self._jobs[job]
             if job.client.carry_on(job.step):
                 self._forget(job)
             elif not job.client.gone:
                 self._jobs[job] = None
+            if self._monotonic_ns() >= ends_ns:
+                return
 
     def _forget(self, job: Job) -> None:
         count = self._counts.get(job.client, 0) - 1

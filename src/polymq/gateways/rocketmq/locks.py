@@ -108,7 +108,12 @@ def _read(client: RocketmqClient, request: Request) -> LockBody:
 def _lock(client: RocketmqClient, request: Request) -> Answer:
     body = _read(client, request)
     house = client.house
-    locked = house.locks.lock(body.group, body.client_id, body.queues, house.clock.monotonic_ns())
+    queues: Sequence[MessageQueue] = body.queues
+    if house.locks.count + len(queues) > LOCKED_QUEUES_MAX // 2:
+        # A real broker locks what is not there as well; here that leaves room for what is.
+        counts = {topic: house.topics.queues(client.session, topic) or 0 for topic in {queue.topic for queue in queues}}
+        queues = [queue for queue in queues if queue.queue_id < counts[queue.topic]]
+    locked = house.locks.lock(body.group, body.client_id, queues, house.clock.monotonic_ns())
     return Answer(body=encode_lock_reply(tuple(locked)))
 
 

@@ -19,8 +19,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from polymq.core.statistics import Family, Kind, Sample
+from polymq.protocols.rocketmq.bodies import encode_consumer_list
 from polymq.protocols.rocketmq.codes import RequestCode
-from polymq.rocketmq_limits import MEMBERS_MAX, SUBSCRIPTIONS_MAX, SUBSCRIPTIONS_PER_MEMBER_MAX, SUBSCRIPTIONS_SIZE_BYTES_MAX
+from polymq.rocketmq_limits import (
+    MEMBERS_MAX,
+    MEMBERS_PER_CONNECTION_MAX,
+    SUBSCRIPTIONS_MAX,
+    SUBSCRIPTIONS_PER_MEMBER_MAX,
+    SUBSCRIPTIONS_SIZE_BYTES_MAX,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -108,10 +115,17 @@ class ConsumerGroup:
     wanted: dict[str, int] = field(default_factory=dict)  # how many members have subscribed to a topic
     state: int = 0
     told_ns: int = 0
+    _told: tuple[int, bytes] = (-1, b"")
 
     def client_ids(self) -> list[str]:
         """List the members, in an order that is the same for everybody who asks."""
         return sorted(self.members)
+
+    def consumer_list(self) -> bytes:
+        """Write the list of members, once for each state: all of them ask for it."""
+        if self._told[0] != self.state:
+            self._told = (self.state, encode_consumer_list(tuple(self.client_ids())))
+        return self._told[1]
 
 
 class Members:
@@ -176,7 +190,7 @@ class Members:
         """Take a consumer's heartbeat for one group: tells the member of what has changed, and the others soon. Gives a problem."""
         group = self.groups.get(joining.group)
         member = None if group is None else group.members.get(client_id)
-        problem = self._excess(member, joining)
+        problem = self._crowd(member, channel) or self._excess(member, joining)
         if problem is not None:
             return problem
         if group is None:
@@ -194,10 +208,17 @@ class Members:
             self._tell(group, member)
         return None
 
-    def _excess(self, member: Member | None, joining: Joining) -> str | None:
-        """Say what there would be too much of."""
+    def _crowd(self, member: Member | None, channel: Channel) -> str | None:
+        """Say where there is no room for one more member."""
         if member is None and len(self._heard) >= MEMBERS_MAX:
             return f"there are {MEMBERS_MAX} members of groups already"
+        here = member is not None and member.channel is channel
+        if not here and len(self._channels.get(channel, ())) >= MEMBERS_PER_CONNECTION_MAX:
+            return f"there are {MEMBERS_PER_CONNECTION_MAX} members of groups at this connection already"
+        return None
+
+    def _excess(self, member: Member | None, joining: Joining) -> str | None:
+        """Say what there would be too much of."""
         count = 0 if joining.subscriptions is None else len(joining.subscriptions)
         if count > SUBSCRIPTIONS_PER_MEMBER_MAX:
             return f"more than {SUBSCRIPTIONS_PER_MEMBER_MAX} subscriptions of one member"
@@ -213,9 +234,10 @@ class Members:
     def produce(self, client_id: str, channel: Channel, group: str, *, language: str = "", version: int = 0) -> str | None:
         """Take a producer's heartbeat for one group; gives a problem."""
         member = self.producers.get(group, {}).get(client_id)
+        problem = self._crowd(member, channel)
+        if problem is not None:
+            return problem
         if member is None:
-            if len(self._heard) >= MEMBERS_MAX:
-                return f"there are {MEMBERS_MAX} members of groups already"
             member = self._enter(Member(group, client_id, channel, consumes=False))
             self.producers.setdefault(group, {})[client_id] = member
         self._hear(member, channel, language, version)

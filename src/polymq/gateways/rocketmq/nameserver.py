@@ -18,7 +18,13 @@ from polymq.gateways.rocketmq.registry import MASTER, SILENCE_NS, BrokerEntry
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import AUTO_CREATE_TOPIC, NOT_TO_BE_SENT_TO, is_valid_topic, to_topic
 from polymq.protocols.rocketmq.registration import DataVersion, RegistrationProblem, parse_registration
-from polymq.rocketmq_limits import NAMED_SILENCE_NS_MAX, REGISTRATION_NAME_SIZE_MAX, TOPIC_LIST_MAX
+from polymq.rocketmq_limits import (
+    NAMED_SILENCE_NS_MAX,
+    NAMED_VERSION_SIZE_BYTES_MAX,
+    REGISTRATION_NAME_SIZE_MAX,
+    TOPIC_LIST_MAX,
+    TOPIC_LISTS_REMEMBERED_MAX,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -130,9 +136,18 @@ def _list_answer(names: Iterable[str]) -> Answer:
 
 
 def _topics(client: RocketmqClient, _request: Request) -> Answer:
-    """206: every topic, here and elsewhere."""
-    template = [AUTO_CREATE_TOPIC] if client.house.auto_create_topics else []
-    return _list_answer([*template, *_own_topics(client), *client.house.registry.some_topics(TOPIC_LIST_MAX + 1)])
+    """206: every topic, here and elsewhere. Worked out anew only when there are others: a list can take 10 ms."""
+    house = client.house
+    names, registry, namespace = house.broker.catalogue.names, house.registry, client.session.principal.namespace
+    state = (names.changes, registry.changes, house.auto_create_topics)
+    told = registry.told.get(namespace)
+    if told is None or told[0] != state:
+        template = [AUTO_CREATE_TOPIC] if house.auto_create_topics else []
+        answer = _list_answer([*template, *_own_topics(client), *registry.some_topics(TOPIC_LIST_MAX + 1)])
+        if len(registry.told) >= TOPIC_LISTS_REMEMBERED_MAX:
+            registry.told.clear()
+        told = registry.told[namespace] = (state, answer)
+    return told[1]
 
 
 def _topics_of_cluster(client: RocketmqClient, request: Request) -> Answer:
@@ -219,6 +234,8 @@ def _query_version(client: RocketmqClient, request: Request) -> Answer:
     """322: whether another broker has to register anew; a sign of life as well."""
     _require_manager(client)
     name, broker_id, address, _ = _named(request)
+    if len(request.body) > NAMED_VERSION_SIZE_BYTES_MAX:
+        return Answer(ResponseCode.SYSTEM_ERROR, f"a version of more than {NAMED_VERSION_SIZE_BYTES_MAX} bytes")
     try:
         asked = DataVersion.of(orjson.loads(request.body or b"null"))
     except orjson.JSONDecodeError:

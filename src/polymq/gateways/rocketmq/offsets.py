@@ -62,6 +62,7 @@ def _core_name(client: RocketmqClient, request: Request) -> str | None:
 
 def _query(client: RocketmqClient, request: Request) -> Answer:
     """Say what a group has committed. Without that it is 0 as long as the queue is young, as the real broker has it."""
+    required(request, "topic")
     group, name = request.ext.get("consumerGroup", ""), _core_name(client, request)
     queue_id, session = small(request, "queueId"), client.session
     offset = NOT_COMMITTED

@@ -26,8 +26,6 @@ from polymq.rocketmq_limits import (
     PULL_SIZE_BYTES_MAX,
     PULL_SIZE_BYTES_PER_FEED_MAX,
     PULL_SUBSCRIPTION_WAIT_NS,
-    PULLS_MAX,
-    PULLS_PER_CONNECTION_MAX,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +101,7 @@ class Pull:
         self.size_max = min(size_max, PULL_SIZE_BYTES_MAX) if size_max > 0 else PULL_SIZE_BYTES_MAX
         self.suspend_ns = min(max(suspend_ms, 0) * _NS_PER_MS, PULL_HOLD_NS_MAX) if self.flags & _SUSPEND else 0
         # Without a subscription of its own it is for what its group has subscribed to.
-        self.expression: tuple[str, str] | None = None
+        self.expression: tuple[str, str] | Wanted | None = None
         if self.flags & _SUBSCRIPTION:
             ext = request.ext
             self.expression = (ext.get("expressionType") or "TAG", ext.get("subscription") or "*")
@@ -177,8 +175,7 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
         return found
     if pull.flags & _COMMIT:
         commit(session, name, group, pull.queue_id, pull.commit_offset)
-    if len(client.pulls) >= PULLS_PER_CONNECTION_MAX or house.holds.count >= PULLS_MAX:
-        return Answer(ResponseCode.SYSTEM_BUSY, "too many pulls wait here already")
+    may_wait = _make_room(client)
     house.holds.begin(pull)
     if isinstance(found, Wanted):
         pull.wanted = found.codes
@@ -191,7 +188,25 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
         pull.due_ns = house.clock.monotonic_ns() + PULL_SUBSCRIPTION_WAIT_NS
         house.holds.wait_for_heartbeat(pull)
         client.wait_until(pull.due_ns, pull)
+    if not may_wait and pull in client.pulls:
+        _refuse(pull)
     return None
+
+
+def _make_room(client: RocketmqClient) -> bool:
+    """Whether a pull of a connection may wait; where all have as many as there may be, one of who has most goes."""
+    holds = client.house.holds
+    if holds.has_room(client):
+        return True
+    other = holds.in_the_way(client)
+    if other is None:
+        return False
+    _refuse(other)
+    return holds.has_room(client)
+
+
+def _refuse(pull: Pull) -> None:
+    _answer(pull, Answer(ResponseCode.SYSTEM_BUSY, "too many pulls wait here already"))
 
 
 def _no_queue(pull: Pull) -> Answer:
@@ -207,10 +222,10 @@ def go_on(pull: Pull) -> None:
     if pull not in client.pulls:
         return
     try:
+        pull.place = Waiting.NOWHERE
         if pull.number not in client.house.broker.catalogue.owners:
             _answer(pull, no_topic(pull.topic))
             return
-        pull.place = Waiting.NOWHERE
         found = wanted_of(client.house, pull)
         if isinstance(found, Answer):
             _answer(pull, found)
@@ -247,13 +262,24 @@ def _read(pull: Pull) -> None:
         return
     reader = client.reader(pull.group, log)
     pull.reader = reader
+    if reader.offset == offset and pull.wanted is None and not reader.keeps_copy:
+        _read_on(pull, reader)
+        holds.used(reader)
+        return
+    # It may take a while: to look messages through, or to read what is not in memory. What was read for it is not left lying.
+    if holds.is_spent and reader not in holds.needed:
+        holds.wait_in_line(pull)
+        return
     if reader.offset != offset:
         reader.seek(offset)
         if holds.is_disk_busy and not reader.keeps_copy:
             holds.wait_in_line(pull)
             return
+    holds.needed.discard(reader)
+    begun_ns = client.house.clock.monotonic_ns()
     _read_on(pull, reader)
     holds.used(reader)
+    holds.spent_ns += client.house.clock.monotonic_ns() - begun_ns
 
 
 def _park(pull: Pull) -> None:

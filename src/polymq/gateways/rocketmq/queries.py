@@ -21,6 +21,7 @@ from polymq.rocketmq_limits import (
     QUERY_ANSWER_SIZE_BYTES_MAX,
     QUERY_MESSAGES_MAX,
     QUERY_NS_MAX,
+    QUERY_PIECE_COUNT,
     QUERY_PIECE_SIZE_BYTES,
     QUERY_SIZE_BYTES_MAX,
 )
@@ -40,7 +41,6 @@ __all__ = ["HANDLERS", "Found", "look_up"]
 
 _NS_PER_MS: Final = 1_000_000
 _TIME_MS_MAX: Final = (1 << 62) // _NS_PER_MS
-_PIECE_COUNT: Final = 2048
 _NO_INDEX: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
 
@@ -150,7 +150,7 @@ class _Scan:
             self.reader = self.log.reader(first)
         piece = None
         if self.reader.offset < self.end:
-            piece = self.reader.take(_PIECE_COUNT, QUERY_PIECE_SIZE_BYTES)
+            piece = self.reader.take(QUERY_PIECE_COUNT, QUERY_PIECE_SIZE_BYTES)
         if (piece is None and not self.reader.waiting) or (piece is not None and piece.base_time_ns > self.end_ns):
             self.done = True
         return piece

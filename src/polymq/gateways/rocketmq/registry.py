@@ -17,6 +17,7 @@ from polymq.rocketmq_limits import NAMED_BROKERS_MAX, NAMED_TOPICS_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from polymq.gateways.rocketmq.answers import Answer
     from polymq.protocols.rocketmq.registration import Registration, TopicConfig
 
 __all__ = ["MASTER", "SILENCE_NS", "BrokerEntry", "Registry"]
@@ -48,6 +49,8 @@ class Registry:
     def __init__(
         self, monotonic_ns: Callable[[], int], *, brokers_max: int = NAMED_BROKERS_MAX, topics_max: int = NAMED_TOPICS_MAX
     ) -> None:
+        self.changes = 0  # how often brokers or topics have come or gone
+        self.told: dict[str, tuple[object, Answer]] = {}  # lists of all topics, by namespace, and of which state they are
         self._monotonic_ns = monotonic_ns
         self._brokers_max = brokers_max
         self._topics_max = topics_max
@@ -79,6 +82,7 @@ class Registry:
             self._expire()
             if len(self._brokers) >= self._brokers_max:
                 return None
+            self.changes += 1
             known = self._brokers[key] = told
             self._by_name.setdefault(told.name, {})[told.id] = told.address
         else:
@@ -101,6 +105,7 @@ class Registry:
                     refused += 1
                     continue
                 self._count += 1
+                self.changes += 1
                 self._masters.setdefault(topic.name, {})[entry] = None
             entry.topics[topic.name] = topic
         return refused
@@ -126,6 +131,7 @@ class Registry:
 
     def delete_topic(self, topic: str) -> None:
         """Forget who has a topic, until they say so again."""
+        self.changes += 1
         for entry in self._masters.pop(topic, ()):
             del entry.topics[topic]
             # Or it would go on saying what is known already.
@@ -174,6 +180,7 @@ class Registry:
                 del self._by_channel[entry.channel]
 
     def _remove(self, entry: BrokerEntry) -> None:
+        self.changes += 1
         del self._brokers[entry.name, entry.id]
         addresses = self._by_name[entry.name]
         del addresses[entry.id]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal
-from polymq.gateways.rocketmq.answers import Answer, failed, integer, refused, required
+from polymq.gateways.rocketmq.answers import Answer, failed, integer, loose, refused, required
 from polymq.gateways.rocketmq.delays import Deferred
 from polymq.gateways.rocketmq.joining import require_group
 from polymq.gateways.rocketmq.queries import look_up
@@ -84,11 +84,15 @@ def _text(data: bytes) -> str:
 def _send_back(client: RocketmqClient, request: Request) -> Answer | None:
     """Look for the message, perhaps on the disk, and then take it back."""
     group = required(request, "group")
+    if not group:
+        return _not_found(integer(request, "offset"))
     if not is_valid_group(group):
         return unknown_group(group)
     require_group(client.session, group)
-    said = integer(request, "maxReconsumeTimes") if request.ext.get("maxReconsumeTimes") else None
-    wanted = Return(group, integer(request, "offset"), integer(request, "delayLevel"), times_max=reconsume_times_max(said, request.version))
+    said = loose(request, "maxReconsumeTimes", RECONSUME_TIMES_MAX) if request.ext.get("maxReconsumeTimes") else None
+    wanted = Return(
+        group, integer(request, "offset"), loose(request, "delayLevel", 0), times_max=reconsume_times_max(said, request.version)
+    )
     house = client.house
     place = parse_physical_offset(wanted.physical)
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal, RefusalCode, RemoteProtocolError
 from polymq.gateways.effects import Send, SendAfter
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, integer, refused, small, truth
+from polymq.gateways.rocketmq.answers import Answer, RequestProblem, Stumble, failed, integer, loose, refused, small, truth
 from polymq.gateways.rocketmq.topics import no_topic
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.batch_records import encode_batch_records
@@ -20,7 +20,7 @@ from polymq.protocols.rocketmq.encode import SEND_REPLY_SIZE_BYTES_MAX, by_queue
 from polymq.protocols.rocketmq.events import BINARY, FLAGS, ONEWAY, OPAQUE
 from polymq.protocols.rocketmq.header import decode_binary, decode_json
 from polymq.protocols.rocketmq.ids import physical_offset
-from polymq.protocols.rocketmq.names import dead_letter_topic, group_of, is_dead_letter_topic, is_retry_topic, send_problem
+from polymq.protocols.rocketmq.names import dead_letter_topic, group_of, is_dead_letter_topic, is_retry_topic, send_problem, topic_problem
 from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, encode_records, make_message
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 from polymq.wire.records import encode_message
@@ -51,6 +51,8 @@ _RECONSUME_TIMES_MAX: Final = 16  # of a group that says nothing about it
 _VERSION_OF_MAX: Final = 121
 # Bits of a header's size that say how it is written.
 _HEADER_SIZE_MASK: Final = 0xFFFFFF
+# What is said of a body that is no batch at all.
+_MISSHAPEN: Final = frozenset({"the batch is empty", "a size in the batch does not fit"})
 # A message that asks for one of these is not stored at once.
 _LATER: Final = (properties.DELAY, properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
@@ -157,9 +159,13 @@ def _send_refused(client: RocketmqClient, topic: str, queue_id: int, refusal: Re
 
 def _send(client: RocketmqClient, request: Request) -> Answer | None:
     """Take a message that is more than an append, or whose fields are not as they should be. What goes wrong says where it went wrong."""
+    if not request.ext.get(_names(request)["topic"]):
+        return Answer(ResponseCode.SYSTEM_ERROR, topic_problem(""), region(client))
     sending = read_sending(request)
     try:
         answer = _take(client, sending)
+    except Stumble:
+        raise
     except RequestProblem as problem:
         answer = problem.answer
     except Refusal as refusal:
@@ -175,6 +181,8 @@ def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
     if problem is not None:
         return Answer(ResponseCode.NO_PERMISSION, problem)
     if len(sending.body) > client.house.settings.body_size_bytes_max or len(sending.properties) > PROPERTIES_SIZE_BYTES_MAX:
+        return too_large(client)
+    if sending.batch and sending.sysflag & SysFlag.TRANSACTION_ROLLBACK:
         return too_large(client)
     if sending.sysflag & SysFlag.TRANSACTION_ROLLBACK == SysFlag.TRANSACTION_PREPARED or (
         properties.get(sending.properties, properties.TRANSACTION_PREPARED) == "true"
@@ -206,7 +214,8 @@ def _illegal(words: str) -> Answer:
 def read_sending(request: Request) -> Sending:
     """Read the fields of a send, by either kind of names. Raises RequestProblem."""
     ext = request.ext
-    names = _LONG_NAMES if request.code in _NAMED_LONG else _SHORT_NAMES
+    names = _names(request)
+    optional = loose if names is _LONG_NAMES else small
     properties_text = ext.get(names["properties"]) or ""
     # Clients before 3.4.9 do not know what they say there.
     most = ext.get(names["max_reconsume"]) if request.version >= _VERSION_OF_MAX else None
@@ -219,8 +228,8 @@ def read_sending(request: Request) -> Sending:
         sysflag=small(request, names["sys_flag"]),
         flag=small(request, names["flag"]),
         born_ms=integer(request, names["born_ms"]),
-        reconsume=small(request, names["reconsume_times"], 0),
-        max_reconsume=small(request, names["max_reconsume"]) if most else None,
+        reconsume=optional(request, names["reconsume_times"], 0),
+        max_reconsume=optional(request, names["max_reconsume"], _RECONSUME_TIMES_MAX) if most else None,
         default_queues=small(request, names["default_queues"], 0),
         batch=truth(request, names["batch"]),
     )
@@ -253,6 +262,10 @@ _LONG_NAMES: Final = {
     "max_reconsume": "maxReconsumeTimes",
     "batch": "batch",
 }
+
+
+def _names(request: Request) -> dict[str, str]:
+    return _LONG_NAMES if request.code in _NAMED_LONG else _SHORT_NAMES
 
 
 def _redirected(sending: Sending) -> Sending:
@@ -350,6 +363,8 @@ def _send_batch(client: RocketmqClient, sending: Sending) -> Answer:
             properties=sending.properties,
         )
     except RemoteProtocolError as error:
+        if error.reason in _MISSHAPEN:
+            raise Stumble(error.reason) from None
         return _illegal(error.reason)
     return send_answer(client, _append(client, sending, records, count), sending)
 

@@ -85,7 +85,7 @@ class ConsumerData:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The body of HEART_BEAT. Groups without a name are left out."""
+    """The body of HEART_BEAT. Groups whose name is empty are left out."""
 
     client_id: str
     producers: tuple[str, ...] = ()
@@ -160,6 +160,16 @@ def _objects(found: dict[Any, Any], name: str) -> list[dict[Any, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+def _groups(found: dict[Any, Any], name: str) -> list[dict[Any, Any]]:
+    """Read the groups of a heartbeat; raises RemoteProtocolError (not fatal) for what the real broker cannot read or register."""
+    if not isinstance(found.get(name, []), list | None):
+        raise RemoteProtocolError(f"{name} is no list", fatal=False)
+    groups = _objects(found, name)
+    if any(group.get("groupName") is None for group in groups):
+        raise RemoteProtocolError(f"a group of {name} has no name", fatal=False)
+    return groups
+
+
 def _strings(found: dict[Any, Any], name: str) -> tuple[str, ...]:
     value = found.get(name)
     return tuple([item for item in value if isinstance(item, str)]) if isinstance(value, list) else ()
@@ -193,7 +203,7 @@ def _write_subscription(subscription: Subscription) -> dict[str, object]:
 def parse_heartbeat(body: bytes) -> Heartbeat:
     """Read the body of HEART_BEAT."""
     found = loads_object(body)
-    producers = [_get(item, "groupName", "") for item in _objects(found, "producerDataSet")]
+    producers = [_get(item, "groupName", "") for item in _groups(found, "producerDataSet")]
     consumers = [
         ConsumerData(
             _get(item, "groupName", ""),
@@ -203,7 +213,7 @@ def parse_heartbeat(body: bytes) -> Heartbeat:
             tuple([_read_subscription(each) for each in _objects(item, "subscriptionDataSet") if _get(each, "topic", "")]),
             _get(item, "unitMode", False),
         )
-        for item in _objects(found, "consumerDataSet")
+        for item in _groups(found, "consumerDataSet")
     ]
     return Heartbeat(
         _get(found, "clientID", ""),

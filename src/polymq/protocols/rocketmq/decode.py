@@ -49,7 +49,6 @@ _PLACES = cython.declare(cython.Py_ssize_t, 5)
 _ESCAPED = cython.declare(cython.int, 1)
 _PROPERTIES_SIZE_MAX = cython.declare(cython.Py_ssize_t, PROPERTIES_SIZE_BYTES_MAX)
 _SENDS_MAX = cython.declare(cython.Py_ssize_t, SENDS_PER_FEED_MAX)
-_REQUESTS_MAX = cython.declare(cython.Py_ssize_t, REQUESTS_PER_FEED_MAX)
 # A record's words, and those of its extras.
 _RECORD_OVERHEAD = cython.declare(cython.Py_ssize_t, 17)
 _VIEW_SIZE_BYTES_MAX = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)  # positions are numbers of 32 bits
@@ -93,10 +92,12 @@ class Decoder:
     Feed it, then obey `need`: the bytes that must be there at the start of the next view before another feed can get any further;
     0: there were many events already, act on them, then feed the rest. After a `Violation` all input is swallowed.
 
-    Set by the gateway: `every_request` (sends come as `Request`, too: who has to look at every one's fields, for signatures, wants that).
+    Set by the gateway: `every_request` (sends come as `Request`, too: who has to look at every one's fields, for signatures, wants that),
+    and `requests_max` (other requests than those that one feed decodes at most).
     """
 
     every_request = cython.declare(cython.bint, visibility="public")
+    requests_max = cython.declare(cython.Py_ssize_t, visibility="public")
     topics = cython.declare(list, visibility="readonly")
     _server: cython.bint
     _scanning: cython.bint
@@ -136,6 +137,7 @@ class Decoder:
 
         `scanning` False leaves all headers to `header`, for tests: it makes no difference but in time.
         """
+        self.requests_max = REQUESTS_PER_FEED_MAX
         self.every_request = False
         self.topics = []
         self._server, self._scanning = server, scanning
@@ -166,7 +168,7 @@ class Decoder:
         data: cython.const[cython.uchar][::1] = view
         end: cython.Py_ssize_t = len(view)
         at: cython.Py_ssize_t = 0
-        most: cython.Py_ssize_t = len(events) + _REQUESTS_MAX
+        most: cython.Py_ssize_t = len(events) + self.requests_max
         assert end <= _VIEW_SIZE_BYTES_MAX
         if len(self._topic_numbers) > TOPICS_REMEMBERED_MAX:
             self.topics, self._topic_numbers, self._last_topic = [], {}, b""

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from polymq.rocketmq_limits import REGISTRATION_NAME_SIZE_MAX, REGISTRATION_SIZE_BYTES_MAX, REGISTRATION_TOPICS_MAX, ROUTE_QUEUES_MAX
+from polymq.rocketmq_limits import (
+    REGISTRATION_NAME_SIZE_MAX,
+    REGISTRATION_OBJECTS_MAX,
+    REGISTRATION_SIZE_BYTES_MAX,
+    REGISTRATION_TOPICS_MAX,
+    ROUTE_QUEUES_MAX,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,7 +86,7 @@ class Registration:
 def parse_registration(body: bytes, *, compressed: bool = False) -> Registration:
     """Read the body of 103; none at all is a broker without topics.
 
-    Limits:  REGISTRATION_SIZE_BYTES_MAX, before and after inflating; of more than REGISTRATION_TOPICS_MAX topics the rest is skipped.
+    Limits:  REGISTRATION_SIZE_BYTES_MAX, before and after inflating, and REGISTRATION_OBJECTS_MAX; of more than REGISTRATION_TOPICS_MAX topics the rest is skipped.
     Raises:  RegistrationProblem.
     """
     if not body:
@@ -92,7 +98,7 @@ def parse_registration(body: bytes, *, compressed: bool = False) -> Registration
 
 def _parse_json(body: bytes) -> Registration:
     try:
-        document = orjson.loads(body)
+        document = _loads(body)
     except orjson.JSONDecodeError as error:
         raise RegistrationProblem("no JSON") from error
     wrapper = document.get("topicConfigSerializeWrapper") if isinstance(document, dict) else None
@@ -109,6 +115,13 @@ def _parse_json(body: bytes) -> Registration:
         else:
             found.append(config)
     return Registration(tuple(found), DataVersion.of(wrapper.get("dataVersion")), skipped)
+
+
+def _loads(body: bytes) -> Any:
+    """Read JSON that has not too much in it. Raises RegistrationProblem, orjson.JSONDecodeError."""
+    if body.count(b"{") + body.count(b"[") > REGISTRATION_OBJECTS_MAX:
+        raise RegistrationProblem(f"more than {REGISTRATION_OBJECTS_MAX} lists and objects")
+    return orjson.loads(body)
 
 
 def _config(name: str, fields: dict[str, Any]) -> TopicConfig | None:
@@ -160,7 +173,7 @@ def _parse_pieces(plain: bytes) -> Registration:
             skipped += 1
         else:
             found.append(config)
-    return Registration(tuple(found), DataVersion.of(orjson.loads(version)), skipped)
+    return Registration(tuple(found), DataVersion.of(_loads(version)), skipped)
 
 
 def _piece(plain: bytes, at: int) -> tuple[bytes, int]:

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from polymq.core.views import GroupView, QueuedView
 from polymq.gateways.phpmq import console_pages as pages
 from polymq.phpmq_limits import LISTED_QUEUES_MAX
@@ -36,3 +41,12 @@ def test_a_monitor_without_queues() -> None:
     text = pages.monitor([], uptime_s=1.5, memory_bytes=5 << 40, is_all=False).decode()
     assert "up 0:00:01   memory 5.0 TiB" in text
     assert "queues 0+" in text
+
+
+@given(st.text("ab*?[", max_size=8), st.text("ab?[]", max_size=10))
+def test_a_star_is_anything_and_nothing_else_is_special(pattern: str, name: str) -> None:
+    wanted = re.compile(".*".join(re.escape(piece) for piece in pattern.split("*")), re.DOTALL)
+    visit = pages.search(pattern.upper().encode())
+    assert visit("t", name.encode(), view(), []) is None
+    is_found = visit("", None, None, []) != b"No queue is called so.\r\n"
+    assert is_found == bool(wanted.fullmatch(name))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from polymq.core import renewing
 from polymq.core.access import STRANGER
 from polymq.core.group import GroupKind
 from polymq.errors import RefusalCode
-from polymq.gateways.effects import Effect, SendAfter, SendAfterEach, SetTimer, TimerName, Upgrade
+from polymq.gateways.effects import Effect, Pause, Resume, SendAfter, SendAfterEach, SetTimer, TimerName, Upgrade
 from polymq.gateways.phpmq.refusals import REASONS
 from polymq.gateways.phpmq.tcp import PhpmqGateway
 from polymq.limits import COMPLAINTS_PER_MINUTE_MAX
@@ -154,6 +155,42 @@ def test_ids_of_others_are_ignored_and_counted(single: World) -> None:
     assert client.house.foreign_ids == 5
     assert single.view("q").groups[0].leased == 1
     assert "nowhere" not in single.session.topic_names()
+
+
+def test_who_requeues_and_leaves_at_once_has_requeued_once(single: World) -> None:
+    client, other = Client(single), Client(single)
+    client.send(frames.send("q", b"1") + frames.send("q", b"2") + frames.consume("q", 1))
+    (first,) = client.turn()
+    client.send(frames.requeue("q", first.id, ttl_s=50))
+    client.gateway.ended()
+    other.send(frames.consume("q", 5))
+    assert [(each.content, each.ttl_s) for each in other.turn()] == [(b"2", 0), (b"1", 50)]
+
+
+def test_who_requeues_and_consumes_anew_at_once_has_requeued_once(single: World) -> None:
+    client = Client(single)
+    client.send(frames.send("q", b"1") + frames.consume("q", 1))
+    (first,) = client.turn()
+    client.send(frames.requeue("q", first.id, ttl_s=50) + frames.consume("q", 5))
+    assert [(each.content, each.ttl_s) for each in client.turn()] == [(b"1", 50)]
+
+
+def test_who_requeues_more_than_the_disk_takes_is_not_read_meanwhile(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewing, "RENEWALS_MAX", 2)
+    client = Client(single)
+    client.send(b"".join(frames.send("q", b"%d" % index) for index in range(5)) + frames.consume("q", 5))
+    ids = [each.id for each in client.turn()]
+    (log,) = single.store.logs.values()
+    log.cold = True
+    effects = client.send(b"".join(frames.requeue("q", each, ttl_s=9) for each in ids) + frames.acknowledge("q", [ids[0]])[:-1])
+    assert any(isinstance(effect, Pause) for effect in effects)
+    single.clock.now_ns += 100 * SECOND_NS
+    assert not closed(client.timer(TimerName.READ_DEADLINE))
+    assert [type(effect) for effect in client.timer(TimerName.RETRY)] == [SetTimer]
+    log.cold = False
+    assert [(each.content, each.ttl_s) for each in client.turn()] == [(b"%d" % index, 9) for index in range(5)]
+    assert [type(effect) for effect in client.timer(TimerName.RETRY)] == [Resume]
+    assert not any(isinstance(effect, Pause) for effect in client.send(ids[0][-1:]))
 
 
 def test_a_requeued_message_goes_to_the_end_with_its_new_ttl(single: World) -> None:
@@ -323,3 +360,17 @@ def test_tls_is_put_in_place_first(single: World) -> None:
     (upgrade,) = effects
     assert isinstance(upgrade, Upgrade)
     assert upgrade.layer is layer
+
+
+def test_what_is_announced_is_given_room_as_it_comes(single: World) -> None:
+    client = Client(single)
+    data = frames.send("q", b"x" * 1_000_000)
+    client.send(data[:100])
+    assert client.gateway.need == 16 * 1024
+    client.send(data[100:100_000])
+    assert client.gateway.need == 200_000
+    client.send(data[100_000:600_000])
+    assert 900_000 < client.gateway.need <= len(data)
+    client.send(data[600_000:] + frames.consume("q", 1))
+    (message,) = client.turn()
+    assert len(message.content) == 1_000_000

@@ -40,6 +40,7 @@ class Caller:
     answers: list[Answer] = field(default_factory=list)
     gone: bool = False
     is_full: bool = False
+    is_spent: bool = False
 
     def __post_init__(self) -> None:
         self.house = self.world.house

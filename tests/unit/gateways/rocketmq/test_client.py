@@ -9,6 +9,7 @@ from polymq.gateways.rocketmq.client import packed
 from polymq.gateways.rocketmq.handlers import HANDLERS
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.encode import encode_response
+from polymq.rocketmq_limits import PULL_SIZE_BYTES_PER_FEED_MAX, REQUESTS_NS_PER_TURN_MAX
 
 from .harness import Talk, World
 
@@ -51,6 +52,44 @@ def test_whoever_wants_no_answer_gets_none(talk: Talk) -> None:
     talk.send(talk.frame(9999, oneway=True), talk.frame(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": 0}, oneway=True))
     assert talk.hear() == []
     assert not talk.closed
+
+
+def test_requests_that_take_long_are_spread_over_turns(world: World, talk: Talk) -> None:
+    def work(_client: RocketmqClient, _request: Request) -> Answer:
+        world.clock.now_ns += REQUESTS_NS_PER_TURN_MAX // 2 + 1
+        return Answer()
+
+    HANDLERS[7777] = work
+    try:
+        talk.stream.incoming.append(b"".join(talk.frame(7777) for _ in range(7)))
+        heard = []
+        for _ in range(4):
+            world.pump.readable(talk.connection)
+            world.pump.end_turn()
+            heard.append(len(talk.hear()))
+        assert heard == [2, 2, 2, 1]
+    finally:
+        del HANDLERS[7777]
+    assert talk.ask(9999).code == 3
+
+
+def test_requests_whose_answers_are_large_wait_for_room(world: World, talk: Talk) -> None:
+    HANDLERS[7777] = lambda _client, _request: Answer(body=bytes(PULL_SIZE_BYTES_PER_FEED_MAX // 2))
+    try:
+        talk.stream.room = 0
+        talk.stream.incoming.append(b"".join(talk.frame(7777) for _ in range(200)))
+        for _ in range(20):
+            if talk.stream.incoming:
+                world.pump.readable(talk.connection)
+            world.turn()
+        waiting = talk.connection.outbox.size_bytes
+        assert PULL_SIZE_BYTES_PER_FEED_MAX < waiting < 8 * PULL_SIZE_BYTES_PER_FEED_MAX
+        talk.stream.room = 1 << 40
+        world.pump.writable(talk.connection)
+        world.turn()
+        assert len(talk.hear()) == 200
+    finally:
+        del HANDLERS[7777]
 
 
 def test_nonsense_closes_the_connection_without_a_word(talk: Talk) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from polymq.core.ports import TicketState
+from polymq.gateways.rocketmq.answers import Stumble
 from polymq.gateways.rocketmq.delays import DEFAULT_LEVELS, Deferred, Delays, Illegal, parse_levels
 from polymq.gateways.rocketmq.sends import Sending
 from polymq.protocols.rocketmq import properties as names
@@ -218,9 +219,10 @@ def test_what_is_due_at_once_is_left_to_whoever_stores_messages(world: GroupWorl
 
 def test_what_cannot_be_is_not_taken(world: GroupWorld) -> None:
     caller = world.caller()
-    codes = [take(caller, raw) for raw in (b"DELAY\x01x\x02", b"TIMER_DELAY_SEC\x01999999\x02", b"DELAY\x011\x02K\x01" + b"x" * 32_750)]
+    with pytest.raises(Stumble):
+        take(caller, b"DELAY\x01x\x02")
+    codes = [take(caller, raw) for raw in (b"TIMER_DELAY_SEC\x01999999\x02", b"DELAY\x011\x02K\x01" + b"x" * 32_750)]
     assert [answer.code for answer in codes if answer is not None] == [
-        ResponseCode.SYSTEM_ERROR,
         ResponseCode.MESSAGE_ILLEGAL,
         ResponseCode.MESSAGE_ILLEGAL,
     ]

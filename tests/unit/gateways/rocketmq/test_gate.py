@@ -84,6 +84,8 @@ def test_a_signed_request_is_done_as_who_has_signed_it() -> None:
         ({"code": RequestCode.SEND_MESSAGE_V2, "b": "%DLQ%h"}, "No default permission for topic:%DLQ%h"),
         ({"code": RequestCode.PULL_MESSAGE, "topic": "no", "consumerGroup": "g"}, "No permission for topic:no"),
         ({"code": RequestCode.LITE_PULL_MESSAGE, "topic": "t", "consumerGroup": "no"}, "No permission for group:no"),
+        ({"code": RequestCode.PULL_MESSAGE, "topic": "t", "consumerGroup": ""}, "No default permission for group:"),
+        ({"code": RequestCode.LITE_PULL_MESSAGE, "topic": "t", "consumerGroup": ""}, "No default permission for group:"),
         ({"code": RequestCode.CONSUMER_SEND_MSG_BACK, "group": "h"}, "No default permission for group:h"),
         ({"code": RequestCode.GET_CONSUMER_LIST_BY_GROUP, "consumerGroup": "h"}, "No default permission for group:h"),
         (

@@ -16,7 +16,7 @@ from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request
 from polymq.protocols.rocketmq.events import Request
-from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, JSON_BODY_SIZE_BYTES_MAX, TAGS_PER_SUBSCRIPTION_MAX
+from polymq.rocketmq_limits import CLIENT_ID_SIZE_MAX, EXPRESSION_SIZE_MAX, JSON_BODY_SIZE_BYTES_MAX, TAGS_PER_SUBSCRIPTION_MAX
 
 if TYPE_CHECKING:
     from polymq.gateways.effects import Effect
@@ -193,6 +193,30 @@ def test_a_subscription_names_so_many_tags_at_most(world: GroupWorld, caller: Ca
         assert (list(world.house.members.groups), len(topics(world))) == (["G"] * (not code), not code)
 
 
+@pytest.mark.parametrize("more", [{"subString": "x" * (EXPRESSION_SIZE_MAX + 1)}, {"tagsSet": ["y" * EXPRESSION_SIZE_MAX, "z"]}])
+@pytest.mark.parametrize("kind", ["TAG", "SQL92"])
+def test_a_subscription_is_so_long_at_most(world: GroupWorld, caller: Caller, more: dict[str, object], kind: str) -> None:
+    said = {"subString": "a", "tagsSet": [], "codeSet": [1], "expressionType": kind, **more}
+    answer = caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=[subscription("T", **said)]))  # type: ignore[arg-type]
+    assert (answer.code, len(world.house.members)) == (ResponseCode.SYSTEM_ERROR, 0)
+
+
+@pytest.mark.parametrize("more", [{"codeSet": [0] * (TAGS_PER_SUBSCRIPTION_MAX + 1)}, {"tagsSet": [""] * (TAGS_PER_SUBSCRIPTION_MAX + 1)}])
+def test_what_a_subscription_names_is_counted_before_it_is_worked_out(world: GroupWorld, caller: Caller, more: dict[str, object]) -> None:
+    said = {**subscription("T", "a"), **more}
+    assert caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=[said])).code == ResponseCode.SYSTEM_ERROR
+    assert len(world.house.members) == 0
+
+
+def test_a_heartbeat_has_so_many_tags_hashed_at_most(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats_module, "HASHED_SIZE_PER_HEARTBEAT_MAX", 8)
+    many = [subscription("T", "TagA"), subscription("U", "TagBC")]
+    assert caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=many)).code == ResponseCode.SYSTEM_ERROR
+    assert len(world.house.members) == 0
+    many[1]["codeSet"] = [7]
+    assert caller.ask(BEAT, heartbeat("a", "G", subscriptionDataSet=many)).code == 0
+
+
 def test_what_is_only_shown_is_kept_in_part(world: GroupWorld, caller: Caller) -> None:
     caller.ask(BEAT, heartbeat("a", "G", consumeType="x" * 1000, consumeFromWhere="y" * 1000))
     group = world.house.members.group("G")
@@ -252,8 +276,73 @@ def test_a_group_without_members_is_an_error_in_the_real_brokers_words(caller: C
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
 
 
+def test_the_list_of_members_is_written_once_and_anew_when_there_are_others(world: GroupWorld, caller: Caller) -> None:
+    bodies = []
+    for client_id in ("b", "a"):
+        caller.ask(BEAT, heartbeat(client_id, "G"))
+        bodies += [caller.ask(LIST, consumerGroup="G").body for _ in range(2)]
+    caller.ask(RequestCode.UNREGISTER_CLIENT, clientID="b", consumerGroup="G")
+    bodies += [caller.ask(LIST, consumerGroup="G").body for _ in range(2)]
+    assert [orjson.loads(body)["consumerIdList"] for body in bodies[::2]] == [["b"], ["a", "b"], ["a"]]
+    for first, second in zip(bodies[::2], bodies[1::2], strict=True):
+        assert first is second
+
+
 def test_a_list_of_whom_is_an_error(caller: Caller) -> None:
     assert caller.ask(LIST).code == ResponseCode.SYSTEM_ERROR
+
+
+# -- deleting --------------------------------------------------------------------------------------------------------
+
+DELETE = RequestCode.DELETE_SUBSCRIPTIONGROUP
+
+
+def groups(world: GroupWorld) -> list[tuple[str, str]]:
+    return [(name, group) for (_namespace, name), topic in world.broker.catalogue.topics.items() for group in topic.groups]
+
+
+@pytest.mark.parametrize("field", ["removeOffset", "cleanOffset"])
+def test_a_group_is_deleted_with_its_offsets_in_every_topic_and_no_channel_of_its_name(
+    world: GroupWorld, caller: Caller, field: str
+) -> None:
+    for topic, group, kind in (
+        ("T", "G", GroupKind.CURSOR),
+        ("U", "G", GroupKind.CURSOR),
+        ("U", "H", GroupKind.CURSOR),
+        ("V", "G", GroupKind.WORK),
+    ):
+        caller.session.ensure_topic(topic)
+        caller.session.create_group(topic, group, kind=kind)
+    for wanted in ("false", ""):
+        assert caller.ask(DELETE, groupName="G", said={field: wanted}).code == 0
+        assert len(groups(world)) == 4
+    answer = caller.ask(DELETE, groupName="G", said={field: "true"})
+    assert (answer.code, groups(world)) == (0, [("U", "H"), ("V", "G")])
+    assert answer.ticket is not None
+    assert caller.ask(DELETE, groupName="G", said={field: "true"}).code == 0
+    for wrong in ({}, {"groupName": "a b"}):
+        assert caller.ask(DELETE, said={**wrong, field: "true"}).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_group_of_many_topics_is_deleted_in_steps(world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats_module, "GROUPS_DELETED_PER_REQUEST_MAX", 2)
+    for number in range(3):
+        caller.session.ensure_topic(f"T{number}")
+        caller.session.create_group(f"T{number}", "G", kind=GroupKind.CURSOR)
+    assert caller.ask(DELETE, groupName="G", removeOffset="true").code == ResponseCode.SYSTEM_BUSY
+    assert len(groups(world)) == 1
+    assert caller.ask(DELETE, groupName="G", removeOffset="true").code == 0
+    assert groups(world) == []
+
+
+def test_who_may_not_manage_deletes_no_group() -> None:
+    some = Permission(frozenset({Action.SUBSCRIBE, Action.PUBLISH}), EVERYTHING, (EVERYTHING,))
+    world = GroupWorld(principal=Principal("reader", permissions=(some,)))
+    caller = world.caller()
+    caller.session.ensure_topic("T")
+    world.house.broker.session(Principal("boss")).create_group("T", "G", kind=GroupKind.CURSOR)
+    assert caller.ask(DELETE, groupName="G", removeOffset="true").code == ResponseCode.NO_PERMISSION
+    assert groups(world) == [("T", "G")]
 
 
 # -- locks -----------------------------------------------------------------------------------------------------------
@@ -262,6 +351,20 @@ def test_a_list_of_whom_is_an_error(caller: Caller) -> None:
 def lock_body(client_id: str, *queue_ids: int, **more: object) -> dict[str, object]:
     queues = [{"brokerName": "broker-a", "queueId": queue_id, "topic": "T"} for queue_id in queue_ids]
     return {"clientId": client_id, "consumerGroup": "G", "mqSet": queues, **more}
+
+
+def test_queues_that_are_not_there_take_no_more_than_half_of_the_room(
+    world: GroupWorld, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polymq.gateways.rocketmq.locks.LOCKED_QUEUES_MAX", 8)
+
+    def locked(*queue_ids: int) -> int:
+        return len(orjson.loads(caller.ask(RequestCode.LOCK_BATCH_MQ, lock_body("a", *queue_ids)).body)["lockOKMQSet"])
+
+    assert [locked(100, 101, 102), locked(103), locked(104)] == [3, 1, 0]
+    caller.session.ensure_topic("T")  # with four queues
+    assert locked(0, 1, 2, 3, 4) == 4
+    assert world.house.locks.count == 8
 
 
 def test_queues_are_locked_and_unlocked(caller: Caller) -> None:

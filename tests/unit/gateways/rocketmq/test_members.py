@@ -295,6 +295,22 @@ def test_members_and_their_subscriptions_are_limited(hall: Hall, monkeypatch: py
     assert (hall.ids(), hall.members.subscription_count) == (["a", "b"], 3)
 
 
+def test_one_connection_has_so_many_members(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members_module, "MEMBERS_PER_CONNECTION_MAX", 2)
+    line, other = Line(), Line()
+    assert hall.join("a", line) is None
+    assert hall.members.produce("p", line, "P") is None
+    problem = "there are 2 members of groups at this connection already"
+    assert hall.join("b", line) == hall.members.produce("q", line, "P") == problem
+    assert hall.join("a", line) is None  # who is here already stays
+    assert hall.members.produce("p", line, "P") is None
+    assert hall.join("b", other) is None
+    assert hall.join("b", line) == problem  # nor may he come over from elsewhere
+    hall.members.departed(line)
+    assert hall.join("b", line) is None
+    assert hall.ids() == ["b"]
+
+
 def test_long_expressions_of_all_members_together_are_limited(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members_module, "SUBSCRIPTIONS_SIZE_BYTES_MAX", 10_000)
 

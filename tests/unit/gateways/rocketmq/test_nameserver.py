@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 import pytest
@@ -16,7 +16,11 @@ from polymq.gateways.rocketmq.registry import Registry
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.events import Request
 from polymq.protocols.rocketmq.registration import DataVersion, TopicConfig, write_registration
+from polymq.rocketmq_limits import NAMED_VERSION_SIZE_BYTES_MAX
 from tests.unit.gateways.rocketmq.group_world import Caller, GroupWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SOME = Principal("some", permissions=(Permission(frozenset({Action.PUBLISH}), compile_pattern("^mine$"), (EVERYTHING,)),))
 
@@ -216,6 +220,52 @@ def test_no_more_topics_in_one_answer_than_there_may_be(monkeypatch: pytest.Monk
     assert found.remark == "only the first 3 topics: there are more"
 
 
+def test_the_list_of_all_topics_is_worked_out_once_and_anew_when_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names()
+    names.caller.session.create_topic("t")
+    worked_out: list[Answer] = []
+    list_answer = nameserver._list_answer
+
+    def list_and_note(found: Iterable[str]) -> Answer:
+        worked_out.append(list_answer(found))
+        return worked_out[-1]
+
+    monkeypatch.setattr(nameserver, "_list_answer", list_and_note)
+
+    def topics() -> tuple[list[str], int]:
+        worked_out.clear()
+        for _ in range(3):
+            found = names.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)["topicList"]
+        return found, len(worked_out)
+
+    assert topics() == (["TBW102", "t"], 1)
+    assert topics() == (["TBW102", "t"], 0)
+    names.caller.session.create_topic("u")
+    assert topics() == (["TBW102", "t", "u"], 1)
+    names.caller.session.delete_topic("t")
+    assert topics() == (["TBW102", "u"], 1)
+    names.register("broker-b", "v")
+    assert topics() == (["TBW102", "u", "v"], 1)
+    names.register("broker-b", "v", "w")
+    assert topics() == (["TBW102", "u", "v", "w"], 1)
+    names.answer(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="v")
+    assert topics() == (["TBW102", "u", "w"], 1)
+    names.house.registry.disconnected(names.caller)
+    assert topics() == (["TBW102", "u"], 1)
+    names.house.auto_create_topics = False
+    assert topics() == (["u"], 1)
+
+
+def test_lists_of_so_many_namespaces_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polymq.gateways.rocketmq.nameserver.TOPIC_LISTS_REMEMBERED_MAX", 2)
+    names = Names()
+    for number in range(5):
+        names.house.principal = Principal("somebody", f"space{number}")
+        found = names.answer(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, caller=names.connect())
+        assert found.body == b'{"topicList":["TBW102"]}'
+        assert len(names.house.registry.told) <= 2
+
+
 def test_a_broker_goes_when_it_says_so_or_says_nothing() -> None:
     names = Names()
     names.register("broker-b", "u")
@@ -240,7 +290,8 @@ def test_a_version_is_asked_for_before_all_is_told_again() -> None:
     assert (found.ext, orjson.loads(found.body)) == ({"changed": "false"}, DataVersion(1, 5).fields())
     found = names.answer(RequestCode.QUERY_DATA_VERSION, b'{"counter":2,"timestamp":5}', **fields)
     assert found.ext == {"changed": "true"}
-    assert names.answer(RequestCode.QUERY_DATA_VERSION, b"{", **fields).code == ResponseCode.SYSTEM_ERROR
+    for wrong in (b"{", b"{}" + b" " * NAMED_VERSION_SIZE_BYTES_MAX):
+        assert names.answer(RequestCode.QUERY_DATA_VERSION, wrong, **fields).code == ResponseCode.SYSTEM_ERROR
 
 
 @pytest.mark.parametrize(

@@ -173,12 +173,17 @@ def test_messages_of_other_protocols_can_be_returned_as_well(world: GroupWorld, 
     assert (found["KEYS"], found["name"], found["RETRY_TOPIC"]) == ("k", "va lue", "a%2Eb")
 
 
-@pytest.mark.parametrize("group", ["", " ", "a b", "x" * 121])
+@pytest.mark.parametrize("group", [" ", "a b", "x" * 121])
 def test_a_group_that_cannot_be_is_unknown(world: GroupWorld, caller: Caller, group: str) -> None:
     answer = caller.ask(BACK, group=group, offset=str(put(world)), delayLevel="0")
     assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert answer.remark is not None
     assert answer.remark.startswith(f"subscription group not exist, {group}")
+
+
+def test_nothing_is_found_for_a_group_without_a_name(world: GroupWorld, caller: Caller) -> None:
+    answer = caller.ask(BACK, group="", offset=str(put(world)), delayLevel="0")
+    assert (answer.code, (answer.remark or "").split(",")[0]) == (ResponseCode.SYSTEM_ERROR, "look message by offset failed")
 
 
 @pytest.mark.parametrize("offset", ["5", "-1", "9223372036854775807", "4503599627370496"])

@@ -145,7 +145,9 @@ def test_a_batch_is_stored_in_a_row(world: World, talk: Talk) -> None:
     assert [(message.body, message.queue_offset) for message in found] == [(b"a", 1), (b"b", 2), (b"c", 3)]
     assert parse(found[0].properties) == {"TAGS": "x", "WAIT": "true", "CLUSTER": "DefaultCluster"}
     assert (found[0].flag, found[1].flag, found[0].born_ms) == (3, 0, 9)
-    assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext, b"\0\0\0\7abc").code == ResponseCode.MESSAGE_ILLEGAL
+    assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext, b"\0\0\0\7abc").code == ResponseCode.SYSTEM_ERROR
+    assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext, b"").code == ResponseCode.SYSTEM_ERROR
+    assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"f": -1}, batch).code == ResponseCode.MESSAGE_ILLEGAL
     assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"i": "DELAY\x013"}, batch).code == ResponseCode.MESSAGE_ILLEGAL
     assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"m": False}, batch).ext["queueOffset"] == "4"
     assert bodies(talk.pull("T", 4)) == [batch]

@@ -102,4 +102,12 @@ def run(
             rest = rest[consumed:]
             assert decoder.need > len(rest)
             assert decoder.partial is bool(rest)
-    return found
+    return foreign_last(found)
+
+
+def foreign_last(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Put what is foreign behind the rest of its run of acknowledgements: a run only counts it, and where a run ends depends on the reads."""
+    ordered: list[tuple[Any, ...]] = []
+    for _, run_of in itertools.groupby(found, key=lambda event: event[1] if event[0] in ("settle", "foreign") else event):
+        ordered += sorted(run_of, key=lambda event: event[0] == "foreign")
+    return ordered

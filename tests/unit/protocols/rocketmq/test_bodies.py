@@ -41,9 +41,16 @@ def test_a_heartbeat_with_everything() -> None:
     assert bodies.parse_heartbeat(bodies.encode_heartbeat(beat)) == beat
 
 
+@pytest.mark.parametrize("groups", [b"{}", b"7", b"[{}]", b'[{"groupName":null}]'])
+@pytest.mark.parametrize("name", [b"producerDataSet", b"consumerDataSet"])
+def test_groups_of_a_heartbeat_are_a_list_and_have_names(name: bytes, groups: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        bodies.parse_heartbeat(b'{"clientID":"c","%b":%b}' % (name, groups))
+
+
 def test_heartbeats_of_all_kinds_of_peers() -> None:
     assert bodies.parse_heartbeat(b"{}") == Heartbeat("")
-    assert bodies.parse_heartbeat(b'{"clientID":"c","producerDataSet":null,"consumerDataSet":{}}\n') == Heartbeat("c")
+    assert bodies.parse_heartbeat(b'{"clientID":"c","producerDataSet":null,"consumerDataSet":[]}\n') == Heartbeat("c")
     found = bodies.parse_heartbeat(
         b'{"clientID":"c","withoutSub":true,"producerDataSet":[{"groupName":""},{"groupName":"P"},5],"consumerDataSet":[{"groupName":"G",'
         b'"subscriptionDataSet":[{"topic":"T","subVersion":"5","codeSet":[1,"x",true,9999999999],"tagsSet":["a",1],"classFilterMode":"true"},'

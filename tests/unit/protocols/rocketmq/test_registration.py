@@ -97,3 +97,12 @@ def test_a_version_is_read_whatever_it_is() -> None:
     assert DataVersion.of(None) == DataVersion.of([]) == DataVersion()
     assert DataVersion.of({"counter": "7", "timestamp": -5, "stateVersion": 1 << 70}) == DataVersion(7, 0, 0)
     assert DataVersion.of(VERSION.fields()) == VERSION
+
+
+@pytest.mark.parametrize("opening", [b"[]", b"{}"])
+def test_json_of_nothing_but_objects_is_refused_before_it_is_read(opening: bytes) -> None:
+    body = b"[" + b",".join([opening] * limits.REGISTRATION_OBJECTS_MAX) + b"]"
+    with pytest.raises(RegistrationProblem, match="lists and objects"):
+        parse_registration(body)
+    with pytest.raises(RegistrationProblem, match="lists and objects"):
+        parse_registration(deflated(version=body), compressed=True)

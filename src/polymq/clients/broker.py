@@ -1,0 +1,134 @@
+"""One small API for the four protocols: publish, subscribe, settle.
+
+    async with polymq.connect("nsq://127.0.0.1:4150") as broker:
+        await broker.publish("flights", b"...", delay=60)
+        async for message in broker.subscribe("flights", group="board"):
+            work_on(message.body)
+            await message.done()             # or message.retry(30), message.discard()
+
+What a protocol does not have raises Unsupported, with what to do instead, before anything is sent; nothing is emulated. Whoever wants
+all of a protocol takes its own client (`nsq.py`, `nats.py`, `rocketmq.py`, `phpmq.py`). Read next: `broker_messages.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from polymq.clients.broker_address import parse_address
+from polymq.clients.broker_messages import BrokerMessage, Outgoing
+from polymq.errors import LocalProtocolError, PolyMQError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from types import TracebackType
+
+    from polymq.clients.broker_messages import Link, Source
+
+__all__ = ["Broker", "BrokerMessage", "Subscription"]
+
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class Subscription:
+    """Messages of one topic: iterate over it. It begins with the iteration, or with the block, and ends with its block or its broker."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        """Subscribe: what is published from now on comes."""
+        if not self._is_open:
+            await self._source.open()
+            self._is_open = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[BrokerMessage]:
+        """Give messages until closed; leaving the loop loses nothing, the next one goes on."""
+        while (message := await self.next()) is not None:
+            yield message
+
+    async def next(self) -> BrokerMessage | None:
+        """Wait for the next message; None when this is closed. A wait that is cancelled loses nothing."""
+        if not self._is_open:
+            await self.__aenter__()
+        return await self._source.next()
+
+    async def close(self) -> None:
+        """End. What was settled is on its way before that; what was not comes again, where messages do."""
+        if self._is_open:
+            await self._source.close()
+
+
+class Broker:
+    """A broker, by any of the protocols. `options` are those of the protocol's client: `NsqOptions` and so on.
+
+    Raises:  LocalProtocolError when the address or the options make no sense.
+    """
+
+    def __init__(self, url: str, options: object = None) -> None:
+        self.address = parse_address(url)
+        module: Any = importlib.import_module(f"polymq.clients.broker_{self.address.protocol}")
+        self._link = cast("Link", module.link(self.address, options))
+        self._subscriptions: list[Subscription] = []
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        """Connect; raises TransportError when there is no server in time, Refusal when it does not want us."""
+        await self._link.open()
+        self._is_open = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close; what went wrong in the block is more to the point than what goes wrong here."""
+        try:
+            await self.close()
+        except PolyMQError:
+            if kind is None:
+                raise
+
+    async def publish(
+        self, topic: str, body: bytes, *, key: str = "", headers: Mapping[str, str] = _NO_HEADERS, tags: str = "", delay: float = 0.0
+    ) -> None:
+        """Publish a message, to be delivered after `delay` seconds; returns when the server has it, as far as the protocol tells.
+
+        Raises:  Unsupported for what the protocol cannot carry; Refusal; ConnectionLost and DeadlineExceeded when it may be there or not.
+        """
+        message = Outgoing(topic, body, key, dict(headers), tags, delay)
+        self._link.check(message)
+        self._check_open()
+        await self._link.publish(message)
+
+    def subscribe(self, topic: str, group: str = "", *, window: int = 100) -> Subscription:
+        """Make a subscription: to the messages of a topic that its group gets; members of one group share them.
+
+        Without a group that of the address counts. `window` is how many messages are here at a time, waiting or in hand, where the
+        protocol can say so.
+
+        Raises:  Unsupported for what the protocol does not have; LocalProtocolError when it needs a group, and for wrong names.
+        """
+        if window < 1:
+            raise LocalProtocolError(f"window is {window}; it must be at least 1")
+        self._check_open()
+        made = Subscription(self._link.source(topic, group or self.address.group, window))
+        self._subscriptions.append(made)
+        return made
+
+    async def close(self) -> None:
+        """End all subscriptions, then disconnect."""
+        self._is_open = False
+        subscriptions, self._subscriptions = self._subscriptions, []
+        try:
+            for each in subscriptions:
+                await each.close()
+        finally:
+            await self._link.close()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise LocalProtocolError("this broker is not connected: use it within `async with`")

@@ -1,0 +1,372 @@
+"""A small asyncio client of NATS: publish, and subscribe. At most once: what nobody listens to, or reads too slowly, is gone.
+
+    async with NatsPublisher("127.0.0.1:4222") as publisher:
+        await publisher.publish("flights.BA9", b"...", headers={"gate": "A7"})
+
+    async with NatsSubscriber("127.0.0.1:4222", "flights.*") as subscriber:
+        async for message in subscriber:
+            work_on(message.subject, message.body)
+
+`publish` returns when the server has answered a PING behind the message. Both find their server again when they lose it. For requests, JetStream
+and clusters there is nats-py. Read next: `protocols/nats/frames.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random as random_module
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from polymq.clients.backoff import Backoff
+from polymq.clients.nsq_opening import check_address
+from polymq.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    DeadlineExceeded,
+    LocalProtocolError,
+    PolyMQError,
+    Refusal,
+    RefusalCode,
+    RemoteProtocolError,
+    TransportError,
+)
+from polymq.protocols.nats import frames
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from types import TracebackType
+
+    from polymq.protocols.nats.frames import Delivered
+
+__all__ = ["NatsOptions", "NatsPublisher", "NatsSubscriber"]
+
+_log: Final = logging.getLogger(__name__)
+_READ_SIZE_BYTES: Final = 256 * 1024
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+_NOT_ALLOWED: Final = ("permissions violation", "authorization", "user authentication")
+
+
+@dataclass(frozen=True, slots=True)
+class NatsOptions:
+    """Who we are, how to be sure of the server, and how patient to be. TLS begins behind the server's INFO, as NATS has it."""
+
+    user: str = ""
+    secret: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = None
+    deadline_seconds: float = 10.0
+    reconnect_seconds_first: float = 0.1
+    reconnect_seconds_max: float = 5.0
+
+
+_DEFAULTS: Final = NatsOptions()
+
+
+class _Connection:
+    """One connection: written at once, read by one task, which hands on messages and answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.info: Mapping[str, Any] = {}
+        self.reason: PolyMQError | None = None
+        self._reader = reader
+        self._writer = writer
+        self._frames = frames.FrameReader()
+        self._pending: deque[frames.Frame] = deque()
+        self._pongs: deque[asyncio.Future[None]] = deque()
+
+    @classmethod
+    async def open(cls, address: str, options: NatsOptions) -> _Connection:
+        """Connect and introduce ourselves; raises ConnectFailed, ConnectionLost, or Refusal when we are not let in."""
+        host, _, port = address.rpartition(":")
+        try:
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        except OSError as error:
+            raise ConnectFailed(f"{address}: {error}") from error
+        made = cls(reader, writer)
+        try:
+            await made._introduce(host.strip("[]"), options)
+        except BaseException:
+            await made.close()
+            raise
+        return made
+
+    async def _introduce(self, host: str, options: NatsOptions) -> None:
+        first = await self.frame()
+        if not isinstance(first, frames.ServerInfo):
+            raise RemoteProtocolError("the server does not begin with INFO")
+        self.info = first.values
+        if options.tls is not None:
+            try:
+                await self._writer.start_tls(options.tls, server_hostname=host)
+            except (OSError, EOFError) as error:
+                raise ConnectFailed(f"TLS: {error}") from error
+        login = {"user": options.user, "pass": options.secret, "auth_token": options.token}
+        said = {"verbose": False, "pedantic": False, "headers": True, "protocol": 1, "lang": "python", "name": "polymq", "version": "1"}
+        self.write(frames.connect(said | {name: value for name, value in login.items() if value}) + frames.PING)
+        while not isinstance(frame := await self.frame(), frames.ServerPong):
+            if isinstance(frame, frames.ServerError):
+                raise _refused(frame.text)
+            if isinstance(frame, frames.ServerPing):
+                self.write(frames.PONG)
+
+    def write(self, data: bytes) -> None:
+        """Write."""
+        self._writer.write(data)
+
+    async def acted_on(self, data: bytes) -> None:
+        """Write, and wait until the server has acted on it; raises Refusal, ConnectionLost."""
+        if self.reason is not None:
+            raise self.reason
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pongs.append(answer)
+        self._writer.write(data + frames.PING)
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise ConnectionLost(f"the connection ended: {error}") from error
+        await answer
+
+    async def frame(self) -> frames.Frame:
+        """Read the next frame; raises ConnectionLost, RemoteProtocolError."""
+        while not self._pending:
+            try:
+                data = await self._reader.read(_READ_SIZE_BYTES)
+            except OSError as error:
+                raise ConnectionLost(f"the connection ended: {error}") from error
+            if not data:
+                raise ConnectionLost("the server closed the connection")
+            self._pending.extend(self._frames.feed(data))
+        return self._pending.popleft()
+
+    async def run(self, deliver: Callable[[Delivered], Any]) -> None:
+        """Read to the end; raises what ended it. `deliver` may have the reading wait."""
+        try:
+            while True:
+                match await self.frame():
+                    case frames.Delivered() as message:
+                        await deliver(message)
+                    case frames.ServerPing():
+                        self.write(frames.PONG)
+                    case frames.ServerPong():
+                        self._answer(None)
+                    case frames.ServerError(text):
+                        _log.warning("the server says: %s", text)
+                        self._answer(_refused(text))
+                    case frames.ServerInfo(values):
+                        self.info = values
+        except PolyMQError as error:
+            self.fail(error)
+            raise
+
+    def fail(self, reason: PolyMQError) -> None:
+        """Tell everybody who waits."""
+        self.reason = self.reason or reason
+        while self._pongs:
+            waiting = self._pongs.popleft()
+            if not waiting.done():
+                waiting.set_exception(self.reason)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        self.fail(ConnectionLost("this client is closed"))
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def _answer(self, error: PolyMQError | None) -> None:
+        """Answer the first who waits; behind an error its PONG comes as well, and is nobody's."""
+        if not self._pongs:
+            return
+        first = self._pongs[0]
+        if error is None:
+            self._pongs.popleft()
+        if first.done():
+            return
+        if error is None:
+            first.set_result(None)
+        else:
+            first.set_exception(error)
+
+
+class _Client:
+    """Keeps one connection, for as long as it takes."""
+
+    def __init__(self, address: str, options: NatsOptions, random: Callable[[], float]) -> None:
+        check_address(address)
+        self.address = address
+        self.options = options
+        self._backoff = Backoff(options.reconnect_seconds_first, options.reconnect_seconds_max, random)
+        self._connection: _Connection | None = None
+        self._ready = asyncio.Event()
+        self._refused: PolyMQError | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        """Connect; raises DeadlineExceeded when there is no server in time, Refusal when it does not let us in."""
+        self._task = asyncio.create_task(self._run(), name=f"nats client of {self.address}")
+        try:
+            await self._connected()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        self._closed = True
+        self._ready.set()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _connected(self) -> _Connection:
+        try:
+            async with asyncio.timeout(self.options.deadline_seconds):
+                await self._ready.wait()
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"{self.address}: no server within {self.options.deadline_seconds:g} s") from error
+        if self._refused is not None:
+            raise self._refused
+        if self._closed or self._connection is None:
+            raise ConnectionLost("this client is closed")
+        return self._connection
+
+    async def _run(self) -> None:
+        while not self._closed:
+            try:
+                await self._live()
+            except TransportError as error:
+                seconds = self._backoff.next_seconds()
+                _log.warning("%s is tried again in %.1f s: %s", self.address, seconds, error)
+                await asyncio.sleep(seconds)
+            except PolyMQError as error:
+                self._refused = error
+                self._ready.set()
+                self._ended()
+                return
+
+    async def _live(self) -> None:
+        """Be connected once; raises what ended it."""
+        try:
+            async with asyncio.timeout(self.options.deadline_seconds):
+                connection = await _Connection.open(self.address, self.options)
+        except TimeoutError as error:
+            raise ConnectFailed(f"{self.address}: the server does not say who it is") from error
+        try:
+            reading = asyncio.ensure_future(connection.run(self._deliver))
+            try:
+                await self._begin(connection)
+                self._connection = connection
+                self._backoff.succeeded()
+                self._ready.set()
+                await reading
+            finally:
+                reading.cancel()
+                await asyncio.wait([reading])
+                if not reading.cancelled():
+                    reading.exception()  # known by now, or less to the point than what is raised here
+        finally:
+            self._connection = None
+            if not self._closed:
+                self._ready.clear()
+            await connection.close()
+
+    async def _begin(self, connection: _Connection) -> None:
+        """Say what is said first on each connection."""
+
+    async def _deliver(self, message: Delivered) -> None:
+        """Take a message."""
+
+    def _ended(self) -> None:
+        """Notice that it is not tried again."""
+
+
+class NatsPublisher(_Client):
+    """Publishes over one connection, as many at a time as there are tasks that await."""
+
+    def __init__(self, address: str, options: NatsOptions = _DEFAULTS, *, random: Callable[[], float] = random_module.random) -> None:
+        super().__init__(address, options, random)
+
+    async def publish(self, subject: str, body: bytes, *, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+        """Publish a message and wait until the server has acted on it: it has gone to whoever listens.
+
+        Raises:  LocalProtocolError for what the server would not take; Refusal when we may not; ConnectionLost and DeadlineExceeded when
+                 it may have gone or not.
+        """
+        data = frames.publish(subject, body, headers)
+        connection = await self._connected()
+        size_max = connection.info.get("max_payload")
+        if isinstance(size_max, int) and len(data) - data.index(b"\n") - 3 > size_max:
+            raise LocalProtocolError(f"the server takes messages of at most {size_max} bytes, headers included")
+        if headers and connection.info.get("headers") is not True:
+            raise LocalProtocolError("this server has no headers")
+        try:
+            async with asyncio.timeout(self.options.deadline_seconds):
+                await connection.acted_on(data)
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"{self.address}: publishing took longer than {self.options.deadline_seconds:g} s") from error
+
+
+class NatsSubscriber(_Client):
+    """Subscribes to one subject, with wildcards if you like, alone or as one of a queue group: an async iterator of messages.
+
+    At most `waiting_max` messages wait here; while they do no more is read, and a server cuts off who does not read for long.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        subject: str,
+        options: NatsOptions = _DEFAULTS,
+        *,
+        queue: str = "",
+        waiting_max: int = 1000,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        super().__init__(address, options, random)
+        if waiting_max < 1:
+            raise LocalProtocolError(f"waiting_max is {waiting_max}; it must be at least 1")
+        self._command = frames.subscribe(subject, "1", queue)
+        self._waiting: asyncio.Queue[Delivered | None] = asyncio.Queue(waiting_max)
+
+    async def __aiter__(self) -> AsyncIterator[Delivered]:
+        """Give messages until closed; raises Refusal when the server does not let us in any more."""
+        while not self._closed:
+            message = await self._waiting.get()
+            if message is None:
+                if self._refused is not None:
+                    raise self._refused
+                return
+            yield message
+
+    async def close(self) -> None:
+        """Disconnect; what waits is gone."""
+        await super().close()
+        self._ended()
+
+    async def _begin(self, connection: _Connection) -> None:
+        await connection.acted_on(self._command)
+
+    async def _deliver(self, message: Delivered) -> None:
+        await self._waiting.put(message)
+
+    def _ended(self) -> None:
+        while self._waiting.full():
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(None)
+
+
+def _refused(text: str) -> PolyMQError:
+    if text.lower().startswith(_NOT_ALLOWED):
+        return Refusal(RefusalCode.FORBIDDEN, text)
+    return ConnectionLost(f"the server says: {text}")

@@ -1,0 +1,89 @@
+"""Messages of the one API are settled once, and what nobody can send is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from polymq.clients.broker_messages import BrokerMessage, OneByOne, Outgoing
+from polymq.errors import LocalProtocolError, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def done(self) -> None:
+        self.seen.append("done")
+
+    def retry(self, delay: float) -> None:
+        if delay > 1:
+            raise Unsupported("not so late")
+        self.seen.append(delay)
+
+    def discard(self) -> None:
+        self.seen.append("discard")
+
+
+def test_a_message_is_settled_once() -> None:
+    async def go() -> None:
+        for name in ("done", "retry", "discard"):
+            notes = Notes()
+            message = BrokerMessage(notes, b"x")
+            await getattr(message, name)()
+            assert message.is_settled
+            for other in ("done", "retry", "discard"):
+                with pytest.raises(LocalProtocolError, match="settled before"):
+                    await getattr(message, other)()
+            assert len(notes.seen) == 1
+
+    asyncio.run(go())
+
+
+def test_a_retry_that_is_refused_settles_nothing() -> None:
+    async def go() -> None:
+        notes = Notes()
+        message = BrokerMessage(notes, b"x")
+        with pytest.raises(Unsupported):
+            await message.retry(2)
+        for wrong in (-1, float("nan"), float("inf")):
+            with pytest.raises(LocalProtocolError, match="delay"):
+                await message.retry(wrong)
+        await message.retry(0.5)
+        assert notes.seen == [0.5]
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("given", [{"body": "text"}, {"delay": -1}, {"delay": float("nan")}, {"headers": {"a": 1}}, {"key": 7}])
+def test_what_nobody_can_send(given: dict[str, Any]) -> None:
+    with pytest.raises(LocalProtocolError):
+        Outgoing(**{"topic": "t", "body": b"", **given})
+
+
+def test_one_by_one_survives_waits_that_are_cancelled() -> None:
+    async def go() -> None:
+        queue: asyncio.Queue[int] = asyncio.Queue()
+
+        class Items:
+            async def __aiter__(self) -> AsyncIterator[int]:
+                while (item := await queue.get()) >= 0:
+                    yield item
+
+        items = OneByOne(Items())
+        waiting = [asyncio.create_task(items.next()) for _ in range(2)]
+        await asyncio.sleep(0)
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+        for number in (1, 2, -1):
+            queue.put_nowait(number)
+        assert sorted(await asyncio.gather(items.next(), items.next())) == [1, 2]  # type: ignore[type-var]
+        assert await items.next() is None
+
+    asyncio.run(go())
