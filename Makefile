@@ -67,7 +67,7 @@ format: setup ## let ruff format and fix what it can
 	@$(PYTHON_ENV)/ruff check --fix .
 
 .PHONY: interop
-interop: setup ## real clients (pynsq, ansq, gnsq, go-nsq, nsqjs, PHP, nats-py, nats.go) and servers against polymq; writes docs/CLIENTS.md again, or compares it if CI is set
+interop: setup ## real clients (pynsq, ansq, gnsq, go-nsq, nsqjs, PHP, nats-py, nats.go, RocketMQ's) and servers against polymq; writes docs/CLIENTS.md again, or compares it if CI is set
 	@peers/build.sh
 	@POLYMQ_CLIENTS_TABLE=$(if $(CI),compare,write) $(PYTEST) tests/interop --timeout 300 -r fER $(ARGS)
 

@@ -49,8 +49,8 @@ PATIENCE_S: Final = 45.0
 HERE: Final = Path(__file__).parent
 SENDING: Final = {"sync", "async", "oneway", "ordered", "batch", "tags", "delay", "large"}
 CONSUMING: Final = {"push", "orderly", "broadcast", "lite", "assign", "retry", "dead"}
-# And that messages have ids of their own, and that an orderly consumer gives up what it has no longer.
-EVERYTHING: Final = frozenset({*SENDING, *CONSUMING, "query", "offsets", "unique", "handover"})
+# And that messages have ids of their own.
+EVERYTHING: Final = frozenset({*SENDING, *CONSUMING, "query", "offsets", "unique"})
 
 _numbers = itertools.count()
 
@@ -73,13 +73,12 @@ class Client:
 JAVA: Final = tuple(
     Client(f"java-{version}-{header}", "java", f"{version}-{header}") for version in ("4.9", "5.3") for header in ("json", "binary")
 )
-# What it has locked stays locked, until a minute has passed.
-GO: Final = Client("go", "go", can=EVERYTHING - {"query", "offsets", "assign", "handover"})
+GO: Final = Client("go", "go", can=EVERYTHING - {"query", "offsets", "assign"})
 # No one-way sends and no batches, nothing orderly, and its messages have no ids of their own: one that comes again has another.
 NODE: Final = Client("ali-ons", "ali-ons", can=frozenset(["sync", "tags", "delay", "push", "broadcast", "retry", "dead"]))
 # Its large messages are smaller than that, broadcasts begin at the end, and 16 times is what it tries.
 PYPI: Final = Client(
-    "pypi-rocketmq", "pypi", can=frozenset(["sync", "oneway", "ordered", "tags", "delay", "push", "orderly", "retry", "unique", "handover"])
+    "pypi-rocketmq", "pypi", can=frozenset(["sync", "oneway", "ordered", "tags", "delay", "push", "orderly", "retry", "unique"])
 )
 OWN: Final = Client("polymq", "own", can=EVERYTHING - {"query", "offsets"})
 CLIENTS: Final = (*JAVA, GO, NODE, PYPI, OWN)
