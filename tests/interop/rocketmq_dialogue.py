@@ -294,8 +294,9 @@ class Cases:
         assert name not in {each.name for each in self.all}, name
         self.all.append(Case(name, play))
 
-    def played(self, server: RocketmqServer) -> dict[str, list[str]]:
-        """Play all on a server; the lines of each."""
+    def played(self, server: RocketmqServer, only: str = "") -> dict[str, list[str]]:
+        """Play all on a server, or only one; the lines of each."""
+        numbered_cases = [(number, case) for number, case in enumerate(self.all) if only in ("", case.name)]
 
         def perform(numbered: tuple[int, Case]) -> list[str]:
             number, case = numbered
@@ -310,7 +311,7 @@ class Cases:
             return stage.lines
 
         with ThreadPoolExecutor(CASES_AT_ONCE) as pool:
-            return dict(zip([case.name for case in self.all], pool.map(perform, enumerate(self.all)), strict=True))
+            return dict(zip([case.name for _, case in numbered_cases], pool.map(perform, numbered_cases), strict=True))
 
 
 def lying(data: bytes, length: int) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.interop.dialogue import PLAYED_AGAIN
 from tests.interop.rocketmq_frame_cases import CASES
 from tests.interop.rocketmq_servers import POLYMQ, rocketmq_server
 
@@ -32,19 +33,33 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Transcripts:
     return {each.name: {kind: played[kind][each.name] for kind in played} for each in CASES.all}
 
 
-@pytest.mark.parametrize("name", [each.name for each in CASES.all])
-def test_both_say_the_same(name: str, transcripts: Transcripts) -> None:
-    found, wanted = transcripts[name][POLYMQ], transcripts[name][REAL]
+def difference_between(name: str, found: list[str], wanted: list[str]) -> str:
+    """What is not as it should be, for people; "" if nothing."""
     assert wanted, "nothing was heard"
-    assert not any("the case broke off" in line for line in wanted), wanted
-    listed = [difference for difference in DIFFERENCES if name in difference["cases"]]
+    if any("the case broke off" in line for line in wanted):
+        return "\n".join(wanted)
     # A difference is a line of the real one and polymq's instead of it, wherever it stands; "" is no line.
-    for difference in listed:
-        for theirs, ours in difference["lines"]:
-            assert theirs in wanted or ours in found, f"no longer different: {theirs}"
-            wanted = [ours if line == theirs else line for line in wanted]
-    if found != wanted:
-        pytest.fail("\n" + "\n".join(difflib.unified_diff(wanted, found, "real", "polymq", n=1, lineterm="")), pytrace=False)
+    for difference in DIFFERENCES:
+        if name in difference["cases"]:
+            for theirs, ours in difference["lines"]:
+                if theirs not in wanted and ours not in found:
+                    return f"no longer different: {theirs}"
+                wanted = [ours if line == theirs else line for line in wanted]
+    return "\n".join(difflib.unified_diff(wanted, found, "real", "polymq", n=1, lineterm=""))
+
+
+@pytest.mark.parametrize("name", [each.name for each in CASES.all])
+def test_both_say_the_same(name: str, transcripts: Transcripts, tmp_path: Path) -> None:
+    told = transcripts[name]
+    if difference_between(name, told[POLYMQ], told[REAL]):
+        # All are played together, and a busy machine may make one differ: it is played once more, alone, on new servers.
+        PLAYED_AGAIN.append(f"rocketmq: {name}")
+        for kind in (REAL, POLYMQ):
+            with rocketmq_server(kind, tmp_path / kind) as server:
+                told[kind] = CASES.played(server, name)[name]
+    difference = difference_between(name, told[POLYMQ], told[REAL])
+    if difference:
+        pytest.fail(f"\n{difference}", pytrace=False)
 
 
 def test_every_difference_is_of_a_case_and_has_a_reason() -> None:
