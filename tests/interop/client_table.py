@@ -33,7 +33,7 @@ HEAD = """\
 
 ## NATS
 
-Every client of core NATS works; [nats-py](https://pypi.org/project/nats-py/) is the one that we recommend for Python. These are tried, with the same outcome on
+Every client of core NATS works; `nats-py` is the one that we recommend for Python. These are tried, with the same outcome on
 polymq, nats-server 2.15.2 and 2.9.10: nats-py 2.16.0 (and its own tests), nats.go 1.55.0 with its example programs, the `nats` command line tool
 0.4.0. What is not served, JetStream above all, is in [CAPABILITIES.md](CAPABILITIES.md).
 
