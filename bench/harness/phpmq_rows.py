@@ -83,7 +83,7 @@ PHPMQ_ROWS: tuple[Row, ...] = (
         send,
         KINDS,
         protocol="PHPMQ",
-        against=("reference",),
+        against=(),
     ),
     Row(
         "phpmq-10",
@@ -92,7 +92,7 @@ PHPMQ_ROWS: tuple[Row, ...] = (
         consume_10,
         KINDS,
         protocol="PHPMQ",
-        against=("reference",),
+        against=(),
     ),
     Row(
         "phpmq-1000",
@@ -101,6 +101,6 @@ PHPMQ_ROWS: tuple[Row, ...] = (
         consume_1000,
         KINDS,
         protocol="PHPMQ",
-        against=("reference",),
+        against=(),
     ),
 )

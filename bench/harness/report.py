@@ -178,7 +178,7 @@ def rows_of(sheet: Sheet, outcomes: list[Outcome]) -> list[str]:
 
 
 def goal_text(outcome: Outcome, metric: Metric) -> str | None:
-    return metric.goal.text(metric.unit, outcome.row.against[0]) if metric.goal else None
+    return metric.goal.text(metric.unit, next(iter(outcome.row.against), "")) if metric.goal else None
 
 
 def remarks(sheet: Sheet, outcomes: list[Outcome]) -> list[str]:
