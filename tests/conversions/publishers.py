@@ -48,7 +48,7 @@ def _nats(world: World, sample: Sample) -> None:
     headers = (("TAGS", sample.tags), *sample.headers) if sample.tags else sample.headers
     names = b" ".join([world.topic.encode(), *([sample.reply.encode()] if sample.reply else [])])
     if headers:
-        lines = b"".join([f"{name}: {value}\r\n".encode() for name, value in headers])
+        lines = b"".join([f"{name}: {value}\r\n".encode("utf-8", "surrogateescape") for name, value in headers])
         block = b"NATS/1.0\r\n" + lines + b"\r\n"
         data = b"HPUB %b %d %d\r\n" % (names, len(block), len(block) + len(sample.body)) + block
     else:

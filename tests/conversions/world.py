@@ -76,9 +76,9 @@ class _Part:
 
 
 class World:
-    """`topic` is the core's name; each protocol has its own spelling of it."""
+    """`topic` is a name that all protocols spell alike. `waiting`: readers of groups take nothing before `go`."""
 
-    def __init__(self, topic: str = "orders") -> None:
+    def __init__(self, topic: str = "orders", *, waiting: bool = False) -> None:
         self.core = CoreWorld(1)
         self.clock = self.core.clock
         self.broker = self.core.broker
@@ -103,11 +103,17 @@ class World:
         )
         house = PhpmqHouse(PhpmqSettings(salt=7), self.clock)
         self._phpmq = self._open(PhpmqGateway(self.broker.session(session), Peer("192.0.2.9", 2, ""), house))
-        self.say("NSQ", b"  V2SUB %b readers\nRDY 100\n" % topic.encode())
-        self.say("PHPMQ", phpmq.consume(topic, 100))
+        self.say("NSQ", b"  V2SUB %b readers\n" % topic.encode())
+        if not waiting:
+            self.go()
         self.nats.say(QUIET + b"SUB %b 1\r\n" % topic.encode())
         self.nats_publisher.say(QUIET)
         self._nsq[0].outgoing.clear()
+
+    def go(self) -> None:
+        """Let readers of groups take what is there, and comes."""
+        self.say("NSQ", b"RDY 100\n")
+        self.say("PHPMQ", phpmq.consume(self.topic, 100))
 
     def _open(self, gateway: Gateway) -> tuple[Stream, Any]:
         stream = Stream()
