@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq.protocols.nats.stored import BLOCK, ORIGIN_NATS, REPLY, encode_records
+from polymq.protocols.nats.unfold import unfold, unfolded_room
 from polymq.wire.live import LiveMessage
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class NatsCodec:
     """The core's `LiveCodec`."""
 
     origin = ORIGIN_NATS
+    # The rest is asked for one by one, from `live`.
+    room = staticmethod(unfolded_room)
+    unfold = staticmethod(unfold)
 
     def encode(self, batch: LiveBatch, indexes: memoryview, first: int, count: int) -> memoryview:
         """Write records of messages, headers and replies included; raises Refusal."""
