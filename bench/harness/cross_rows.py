@@ -21,6 +21,7 @@ from bench.harness.row import RATE, Bench, Figures, Goal, Metric, Row
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
+    from pathlib import Path
 
     from bench.harness.process import Setup
 
@@ -39,6 +40,8 @@ SETTLE_S = 0.1
 TOGETHER_S = 4.0
 # More than can be published in that time, in whole commands.
 ENDLESS = 200_000_000
+# Who publishes is at most so many messages ahead of who consumes: what is measured is that what comes in goes out.
+LEAD = 10_000
 # Publishers end after those who consume, and have all they need to say so.
 LONGER_S = 1.0
 DEADLINE_S = 300.0
@@ -104,11 +107,14 @@ class CrossServer(ServerProcess):
 
 @contextlib.contextmanager
 def consuming(
-    bench: Bench, server: CrossServer, name: str, topic: str, deadline_s: float, messages: int
+    bench: Bench, server: CrossServer, name: str, topic: str, deadline_s: float, messages: int, told: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Have somebody consume, who is there when this begins."""
     protocol = PROTOCOLS[name]
     options = {"topic": topic, "messages": messages, "size": SIZE, "ready": True, **protocol.consuming}
+    if told is not None:
+        told.write_bytes(bytes(8))
+        options["tell"] = told
     load = bench.generator.start(protocol.consume, server.doors[name], deadline_s=deadline_s, **options)
     try:
         assert load.stdout is not None
@@ -123,11 +129,13 @@ def consuming(
 
 @contextlib.contextmanager
 def publishing(
-    bench: Bench, server: CrossServer, name: str, topic: str, deadline_s: float, messages: int
+    bench: Bench, server: CrossServer, name: str, topic: str, deadline_s: float, messages: int, told: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Have somebody publish."""
     protocol = PROTOCOLS[name]
     options = {"topic": topic, "messages": messages, "size": SIZE, **protocol.publishing}
+    if told is not None:
+        options |= {"follow": told, "lead_max": LEAD}
     load = bench.generator.start(protocol.publish, server.doors[name], deadline_s=deadline_s, **options)
     try:
         yield load
@@ -180,12 +188,15 @@ def side_by_side(bench: Bench, kind: str, names: list[str], seconds: float) -> d
     with CrossServer(kind, bench.setup) as server, contextlib.ExitStack() as loads:
         for name in names:
             server.create_topic(f"{TOPIC}-{name}")
+        told = {name: bench.setup.scratch / f"received-{name}" for name in names}
         consumers, publishers = {}, {}
         for name in names:
-            consumers[name] = loads.enter_context(consuming(bench, server, name, f"{TOPIC}-{name}", seconds, ENDLESS))
+            consumers[name] = loads.enter_context(consuming(bench, server, name, f"{TOPIC}-{name}", seconds, ENDLESS, told[name]))
         time.sleep(SETTLE_S)
         for name in names:
-            publishers[name] = loads.enter_context(publishing(bench, server, name, f"{TOPIC}-{name}", seconds + LONGER_S, ENDLESS))
+            publishers[name] = loads.enter_context(
+                publishing(bench, server, name, f"{TOPIC}-{name}", seconds + LONGER_S, ENDLESS, told[name])
+            )
         consumed = {name: bench.generator.finish(load, deadline_s=seconds, whole=False) for name, load in consumers.items()}
         published = {name: bench.generator.finish(load, deadline_s=seconds, whole=False) for name, load in publishers.items()}
     return {name: consumed[name]["messages"] / (consumed[name]["ended_s"] - published[name]["began_s"]) for name in names}
@@ -243,7 +254,7 @@ CROSS_ROWS: tuple[Row, ...] = (
         ),
         together,
         ("polymq",),
-        note=f"{TOGETHER_S:.0f} seconds each; what is consumed in a second",
+        note=f"{TOGETHER_S:.0f} seconds each; what is consumed in a second, while who publishes is at most {LEAD:,} messages ahead of who consumes",
         protocol="All four",
         against=(),
     ),

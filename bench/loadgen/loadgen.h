@@ -25,7 +25,7 @@ enum compression { PLAIN, SNAPPY, DEFLATE };
 enum { SLICE_COUNT = 10, CHANNEL_COUNT_MAX = 64 };
 
 /* The loop: events taken at a time, and how often the deadline is looked at. */
-enum { EVENT_COUNT = 1024, DEADLINE_CHECK_MS = 100 };
+enum { EVENT_COUNT = 1024, DEADLINE_CHECK_MS = 100, FOLLOW_CHECK_MS = 1 };
 
 struct options {
     enum mode mode;
@@ -68,6 +68,7 @@ struct options {
     uint64_t warm_up; /* messages before the clock starts */
     bool binary;      /* headers in RocketMQ's own form instead of JSON */
     bool foreign;     /* what is pulled was made by others, and comes while it is pulled */
+    bool follow;      /* publish no further ahead of another process than --lead-max */
     bool ready;       /* say when everybody who receives is there */
 };
 
@@ -157,6 +158,11 @@ void flush_output(struct connection *connection);
 bool output_waits(const struct connection *connection);
 bool is_response(const struct frame *frame, const char *text);
 _Noreturn void unexpected_frame(const struct frame *frame);
+
+/* lead.c */
+void lead_open(const char *path);
+void lead_tell(uint64_t received);
+uint64_t lead_heard(void);
 
 /* pack.c: compression. `pack` makes bytes that can be sent again and again, `pack_stored` wraps them as they are, which
  * costs next to nothing; `unpack` moves what has come into `target` and gives its size. */

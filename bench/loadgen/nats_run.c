@@ -164,7 +164,7 @@ static void loop(struct nats_run *nats) {
     struct run *run = &nats->run;
     struct epoll_event events[EVENT_COUNT];
     while (run->open_count || run->options.mode == MODE_NATS_IDLE) {
-        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, DEADLINE_CHECK_MS);
+        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, run->options.follow ? FOLLOW_CHECK_MS : DEADLINE_CHECK_MS);
         if (count < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
         for (int i = 0; i < count; i++) handle(nats, events[i].data.ptr, events[i].events);
         /* A publisher that waited for the subscribers is not woken by its own socket. */

@@ -31,7 +31,7 @@ static const char USAGE[] =
     "  rocketmq-pull      pull the first --queues queues from their beginning, 32 at a time, one request under way for each\n"
     "  rocketmq-anywhere  --messages pulls of 32, each from somewhere in one of the queues\n"
     "\n"
-    "modes of PHPMQ, where --topic is the queue (options: --address, --topic, --messages, --size, --window, --deadline, --ready)\n"
+    "modes of PHPMQ, where --topic is the queue (options: --address, --topic, --messages, --size, --window, --deadline, --ready, --tell, --follow, --lead-max)\n"
     "  phpmq-send     send without an answer; the server has read everything when it ends the connection\n"
     "  phpmq-consume  receive in a window of --window, and acknowledge each\n"
     "\n"
@@ -44,6 +44,7 @@ static const char USAGE[] =
     "  --defer-ms N (0)                       --message-timeout-ms N (server's)\n"
     "  --lead-max N (0: none)                 --hold-first             --deadline SECONDS (60)\n"
     "  --compression snappy|deflate           --auth SECRET            --words  bodies that compress\n"
+    "  --tell FILE  write into it what has been received; --follow FILE  publish no more than --lead-max ahead of that\n"
     "  --ready  say so in a line of its own when those who receive are there\n"
     "options of NATS (default)\n"
     "  --members N (0)  of a queue group      --queue NAME (workers)   --slow N (0)  read nothing until the others are through\n"
@@ -66,7 +67,7 @@ enum option_code {
     OPTION_CONNECTIONS, OPTION_CONSUMERS, OPTION_CHANNELS, OPTION_WINDOW, OPTION_RDY, OPTION_TOPICS,
     OPTION_SUBSCRIBERS, OPTION_RATE, OPTION_DEFER, OPTION_TIMEOUT, OPTION_LEAD, OPTION_HOLD, OPTION_DEADLINE,
     OPTION_COMPRESSION, OPTION_AUTH, OPTION_WORDS, OPTION_QUEUE, OPTION_MEMBERS, OPTION_SLOW, OPTION_SUBSCRIPTIONS, OPTION_WILDCARD, OPTION_SETTLE,
-    OPTION_OTHER, OPTION_QUEUES, OPTION_GROUP, OPTION_WARM_UP, OPTION_BINARY, OPTION_FOREIGN, OPTION_READY, OPTION_HELP
+    OPTION_OTHER, OPTION_QUEUES, OPTION_GROUP, OPTION_WARM_UP, OPTION_BINARY, OPTION_FOREIGN, OPTION_READY, OPTION_TELL, OPTION_FOLLOW, OPTION_HELP
 };
 
 static const struct option OPTIONS[] = {
@@ -105,6 +106,8 @@ static const struct option OPTIONS[] = {
     {"binary", no_argument, NULL, OPTION_BINARY},
     {"foreign", no_argument, NULL, OPTION_FOREIGN},
     {"ready", no_argument, NULL, OPTION_READY},
+    {"tell", required_argument, NULL, OPTION_TELL},
+    {"follow", required_argument, NULL, OPTION_FOLLOW},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -193,6 +196,8 @@ static void set_option(int code, const char *value, struct options *options) {
     case OPTION_BINARY: options->binary = true; break;
     case OPTION_FOREIGN: options->foreign = true; break;
     case OPTION_READY: options->ready = true; break;
+    case OPTION_TELL: lead_open(value); break;
+    case OPTION_FOLLOW: lead_open(value); options->follow = true; break;
     case OPTION_HELP: fputs(USAGE, stdout); exit(0);
     default: misuse("unknown option", "see below");
     }
@@ -205,7 +210,7 @@ static void check_nats(const struct options *options) {
     if (options->size_bytes < 12) misuse("--size", "at least 12: a body begins with its number and its publisher");
     if (options->mode == MODE_NATS_SUB && (options->members || options->slow)) misuse("nats-sub", "only --subscribers");
     if (takes && !options->subscribers && !options->members) misuse("nats-both, nats-sub", "somebody has to receive: --subscribers or --members");
-    if (!takes && (options->subscribers || options->members || options->slow || options->lead_max))
+    if (!takes && (options->subscribers || options->members || options->slow || (options->lead_max && !options->follow)))
         misuse("--subscribers, --members, --slow, --lead-max", "only for nats-both and nats-sub");
     if (options->topics > 1 && options->mode != MODE_NATS_PUB && !takes) misuse("--topics", "only for nats-pub, nats-both and nats-sub");
     if (options->messages < options->connections && options->mode != MODE_NATS_IDLE) misuse("--messages", "less than one for each publisher");

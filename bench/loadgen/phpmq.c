@@ -18,11 +18,11 @@
 enum { HEAD_BYTES = 8, PACKET_BYTES = 32, ID_BYTES = 32, INPUT_BYTES = 1 << 20, QUEUE_BYTES_MAX = 200, PERIOD = 200 };
 
 struct load {
-    bool consumes, ready, complete;
+    bool consumes, ready, follows, complete;
     char host[64];
     uint16_t port;
     const char *queue;
-    uint64_t messages, window, size_bytes;
+    uint64_t messages, window, size_bytes, lead_max;
     double deadline_s;
     int fd;
     uint64_t done;
@@ -50,7 +50,11 @@ static void parse(int count, char **arguments, struct load *load) {
             load->port = (uint16_t)number(colon + 1);
         } else if (!strcmp(name, "--topic")) load->queue = value;
         else if (!strcmp(name, "--messages")) load->messages = number(value);
-        else if (!strcmp(name, "--window")) load->window = number(value);
+        else if (!strcmp(name, "--lead-max")) load->lead_max = number(value);
+        else if (!strcmp(name, "--tell") || !strcmp(name, "--follow")) {
+            lead_open(value);
+            load->follows = name[2] == 'f';
+        } else if (!strcmp(name, "--window")) load->window = number(value);
         else if (!strcmp(name, "--size")) load->size_bytes = number(value);
         else if (!strcmp(name, "--deadline")) load->deadline_s = strtod(value, NULL);
         else fail("there is no option %s", name);
@@ -96,6 +100,10 @@ static void send_messages(struct load *load, uint64_t until_ns) {
     }
     size_t each = (size_t)(at - period) / PERIOD;
     while (load->done < load->messages && now_ns() < until_ns) {
+        if (load->follows && load->done > lead_heard() + load->lead_max) {
+            usleep(FOLLOW_CHECK_MS * 200);
+            continue;
+        }
         uint64_t count = load->messages - load->done < PERIOD ? load->messages - load->done : PERIOD;
         write_all(load, period, each * count);
         load->done += count;
@@ -152,6 +160,7 @@ static void consume(struct load *load, uint64_t until_ns) {
         memmove(input, input + position, used - position);
         used -= position;
         write_all(load, output, written);
+        lead_tell(load->done);
         if (now_ns() > until_ns) break;
     }
     load->complete = load->done == load->messages;

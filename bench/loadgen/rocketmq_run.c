@@ -104,6 +104,7 @@ static void open_connections(struct rocketmq_run *rocketmq) {
 
 /* After each answer what may be asked is asked: when nothing is under way, all is done. Of what others publish enough is enough. */
 static bool is_over(const struct rocketmq_run *rocketmq) {
+    if (rocketmq->run.options.follow && rocketmq->begun < rocketmq->quota) return false;
     return rocketmq->run.options.foreign ? rocketmq->done >= rocketmq->quota : rocketmq->answered == rocketmq->begun;
 }
 
@@ -114,9 +115,11 @@ static void loop(struct rocketmq_run *rocketmq) {
     for (uint32_t i = 0; i < run->options.connections; i++) push(rocketmq, &rocketmq->connections[i]);
     say_ready(&run->options);
     while (!is_over(rocketmq)) {
-        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, DEADLINE_CHECK_MS);
+        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, run->options.follow ? FOLLOW_CHECK_MS : DEADLINE_CHECK_MS);
         if (count < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
         for (int i = 0; i < count; i++) handle(rocketmq, events[i].data.ptr, events[i].events);
+        /* Who waited for those who consume is not woken by its own socket. */
+        for (uint32_t i = 0; run->options.follow && i < run->options.connections; i++) push(rocketmq, &rocketmq->connections[i]);
         if (now_ns() > run->deadline_ns) break;
     }
     run->ended_ns = now_ns();
