@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.limits import NAME_SIZE_BYTES_MAX
 from polymq.protocols.nats.stored import BLOCK, ORIGIN_NATS, REPLY, REPLY_TO, encode_records
 from polymq.protocols.nats.subjects import is_valid_reply
+from polymq.protocols.nats.unfold import unfold, unfolded_room
 from polymq.wire.left_out import HEADER, KEY, left_out
 from polymq.wire.live import LiveMessage
 
@@ -47,6 +48,9 @@ class NatsCodec:
     """The core's `LiveCodec`. `left_out` counts what could not be said."""
 
     origin = ORIGIN_NATS
+    # The rest is asked for one by one, from `live`.
+    room = staticmethod(unfolded_room)
+    unfold = staticmethod(unfold)
 
     def __init__(self, counts: array[int] | None = None) -> None:
         self.left_out = left_out() if counts is None else counts
