@@ -20,15 +20,16 @@ from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTi
 from polymq.gateways.lifecycle import Liveness, Sign
 from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, refused
 from polymq.gateways.rocketmq.handlers import HANDLERS
-from polymq.gateways.rocketmq.pulls import expire, go_on
+from polymq.gateways.rocketmq.pulls import again, expire, go_on
 from polymq.gateways.rocketmq.sends import take_run
 from polymq.protocols.rocketmq.codes import ResponseCode, not_supported
 from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request, encode_response
-from polymq.protocols.rocketmq.events import Request, Sends
+from polymq.protocols.rocketmq.events import Again, Request, Sends
 from polymq.protocols.rocketmq.extras import Keeper
 from polymq.rocketmq_limits import (
     ASKED_PER_CONNECTION_MAX,
+    LANES_PER_CONNECTION_MAX,
     PLACES_PER_CONNECTION_MAX,
     PULL_SIZE_BYTES_PER_FEED_MAX,
     READERS_PER_CONNECTION_MAX,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from polymq.gateways.contract import Peer
     from polymq.gateways.effects import Effect
     from polymq.gateways.rocketmq.house import House
-    from polymq.gateways.rocketmq.pulls import Pull
+    from polymq.gateways.rocketmq.pulls import Lane, Pull
     from polymq.protocols.rocketmq.events import Event
     from polymq.protocols.rocketmq.places import Place
 
@@ -131,6 +132,8 @@ class RocketmqClient(BaseGateway):
                 for event in events:
                     if isinstance(event, Sends):
                         take_run(self, event, effects)
+                    elif isinstance(event, Again):
+                        self._carry_out_again(event)
                     elif isinstance(event, Request):
                         self._carry_out(event)
                     else:
@@ -176,6 +179,30 @@ class RocketmqClient(BaseGateway):
             answer = failed("internal error")
         if answer is not None:
             self.answer(request, answer)
+
+    def _carry_out_again(self, event: Again) -> None:
+        try:
+            again(self, event)
+        except Refusal as refusal:
+            self._say_again(event, refused(refusal))
+        except Exception:
+            log.exception("%s: a pull has failed: internal error", self.peer)
+            self._say_again(event, failed("internal error"))
+
+    def _say_again(self, event: Again, answer: Answer) -> None:
+        binary = event.lane.binary
+        self.emit(Send(encode_response(answer.code, event.opaque, remark=answer.remark, ext=answer.ext, binary=binary)))
+
+    def keep_lane(self, key: bytes, lane: Lane) -> None:
+        """Have requests like one that was answered known again."""
+        lanes = self._decoder.lanes
+        if len(lanes) >= LANES_PER_CONNECTION_MAX:
+            lanes.clear()
+        lanes[key] = lane
+
+    def forget_lanes(self) -> None:
+        """Read all requests as such again."""
+        self._decoder.lanes.clear()
 
     def carry_on(self, step: Callable[[], bool]) -> bool:
         """Do a step of a job: True if it is done, or has failed, which is logged."""

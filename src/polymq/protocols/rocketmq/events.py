@@ -6,6 +6,7 @@ Plain sends come as rows of numbers, a run of them at a time; all else is an obj
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from polymq.protocols.rocketmq.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from polymq.protocols.rocketmq.sends import (
@@ -37,6 +38,7 @@ __all__ = [
     "QUEUE_ID",
     "TOPIC",
     "V2",
+    "Again",
     "Event",
     "Request",
     "Sends",
@@ -60,6 +62,7 @@ class Request:
     remark: str | None = None
     language: int = 0
     version: int = 0
+    key: bytes = b""  # under which `Repeats.lanes` keeps what is to be known of the next one like it; empty: it cannot be repeated
 
     @property
     def response(self) -> bool:
@@ -72,6 +75,16 @@ class Request:
         return bool(self.flag & FLAG_ONEWAY)
 
 
+@dataclass(slots=True)
+class Again:
+    """A pull like one that was answered before, but from `offset` on; `lane` is what was left for it. Not frozen, as `Request`."""
+
+    lane: Any
+    opaque: int
+    offset: int
+    commit_offset: int  # -1: it says nothing about it
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """The peer broke the protocol: its connection is closed without a word, as the real broker does. Always the last event."""
@@ -79,4 +92,4 @@ class Violation:
     reason: str
 
 
-Event = Request | Sends | Violation
+Event = Request | Sends | Again | Violation
