@@ -11,7 +11,7 @@ import logging
 from collections import OrderedDict
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.core.views import PeerView
 from polymq.errors import Refusal, RemoteProtocolError
@@ -20,7 +20,7 @@ from polymq.gateways.effects import Close, Pause, Resume, Send, SendAfter, SetTi
 from polymq.gateways.lifecycle import Liveness, Sign
 from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, refused
 from polymq.gateways.rocketmq.handlers import HANDLERS
-from polymq.gateways.rocketmq.pulls import again, expire, go_on
+from polymq.gateways.rocketmq.pulls import expire, go_on
 from polymq.gateways.rocketmq.sends import take_run
 from polymq.protocols.rocketmq.codes import ResponseCode, not_supported
 from polymq.protocols.rocketmq.decode import Decoder
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from polymq.gateways.contract import Peer
     from polymq.gateways.effects import Effect
     from polymq.gateways.rocketmq.house import House
-    from polymq.gateways.rocketmq.pulls import Lane, Pull
+    from polymq.gateways.rocketmq.pulls import Pull
     from polymq.protocols.rocketmq.events import Event
     from polymq.protocols.rocketmq.places import Place
 
@@ -59,6 +59,15 @@ _DUE_SPARE: Final = 64
 _OPAQUE_MASK: Final = 0x7FFFFFFF
 
 log = logging.getLogger(__name__)
+
+
+class Lane(Protocol):
+    """What is kept of a request that may come again."""
+
+    binary: bool
+
+    def again(self, client: RocketmqClient, event: Again) -> Answer | None:
+        """Carry out a request that is like that one; None: it is answered already, or will be. Raises Refusal."""
 
 
 def packed(host: str) -> bytes:
@@ -181,17 +190,17 @@ class RocketmqClient(BaseGateway):
             self.answer(request, answer)
 
     def _carry_out_again(self, event: Again) -> None:
+        """Have a request answered by who has answered one like it."""
+        lane: Lane = event.lane
         try:
-            again(self, event)
+            answer = lane.again(self, event)
         except Refusal as refusal:
-            self._say_again(event, refused(refusal))
+            answer = refused(refusal)
         except Exception:
-            log.exception("%s: a pull has failed: internal error", self.peer)
-            self._say_again(event, failed("internal error"))
-
-    def _say_again(self, event: Again, answer: Answer) -> None:
-        binary = event.lane.binary
-        self.emit(Send(encode_response(answer.code, event.opaque, remark=answer.remark, ext=answer.ext, binary=binary)))
+            log.exception("%s: a request has failed: internal error", self.peer)
+            answer = failed("internal error")
+        if answer is not None:
+            self._say(event.opaque, lane.binary, answer)
 
     def keep_lane(self, key: bytes, lane: Lane) -> None:
         """Have requests like one that was answered known again."""
@@ -239,7 +248,9 @@ class RocketmqClient(BaseGateway):
             if answer.ticket is not None:
                 self.emit(SendAfter(answer.ticket, b"", _say_nothing, publishes=answer.publishes))
             return
-        opaque, binary = request.opaque, request.binary
+        self._say(request.opaque, request.binary, answer)
+
+    def _say(self, opaque: int, binary: bool, answer: Answer) -> None:
         data = encode_response(answer.code, opaque, remark=answer.remark, ext=answer.ext, body=answer.body, binary=binary)
         self.said_size_bytes += len(data)
         if answer.ticket is None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from polymq.protocols.rocketmq.events import Again, Request
     from polymq.protocols.rocketmq.places import Place
 
-__all__ = ["HANDLERS", "Lane", "Pull", "again", "expire", "go_on"]
+__all__ = ["HANDLERS", "Lane", "Pull", "expire", "go_on"]
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +77,11 @@ class Lane:
         "version",
     )
 
-    def __init__(self, request: Request, group: str, topic: str, name: str, principal: Principal, numbers: _Numbers) -> None:
+    def __init__(self, request: Request, group: str, topic: str, name: str, numbers: _Numbers) -> None:
         self.binary = request.binary
         self.group = group
         self.topic = topic
         self.name = name
-        self.topic_key = (principal.namespace, name)
-        self.principal = principal
         self.queue_id, _, count_max, self.flags, size_max, suspend_ms, self.version, _ = numbers
         if count_max < 0:
             raise RequestProblem(ResponseCode.SYSTEM_ERROR, "the custom field <maxMsgNums> is negative")
@@ -95,9 +93,20 @@ class Lane:
         if self.flags & _SUBSCRIPTION:
             ext = request.ext
             self.expression = (ext.get("expressionType") or "TAG", ext.get("subscription") or "*")
+        # Set by `_locate`; a number below 0: it has not been found.
         self.log: Log
-        self.number = 0
+        self.number = -1
         self.spot: Place
+        self.principal: Principal
+        self.topic_key: tuple[str, str]
+
+    def again(self, client: RocketmqClient, event: Again) -> Answer | None:
+        """Carry out a pull that is like the first one. Raises Refusal."""
+        if self.number not in client.house.broker.catalogue.owners or self.principal is not client.session.principal:
+            answer = _locate(client, self)
+            if answer is not None:
+                return answer
+        return _begin(client, self, event.opaque, event.number, event.commit_offset)
 
 
 class Pull:
@@ -178,7 +187,7 @@ def _numbers_one_by_one(request: Request) -> _Numbers:
 
 def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     """Begin a pull; None: it is answered already, or will be."""
-    house, session = client.house, client.session
+    house = client.house
     group, topic = required(request, "consumerGroup"), required(request, "topic")
     try:
         name = house.topics.core_name(topic)
@@ -187,9 +196,23 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     numbers = _numbers(request.ext)
     if numbers is None:  # something is wrong, or unusual: what it is, in words
         numbers = _numbers_one_by_one(request)
-    lane = Lane(request, group, topic, name, session.principal, numbers)
+    lane = Lane(request, group, topic, name, numbers)
+    answer = _locate(client, lane)
+    if answer is not None or request.oneway:
+        return answer
+    if request.key:
+        client.keep_lane(request.key, lane)
+    return _begin(client, lane, request.opaque, numbers[1], numbers[7])
+
+
+def _locate(client: RocketmqClient, lane: Lane) -> Answer | None:
+    """Find the queue of a lane, for who asks now; an answer if there is none, or none for them."""
+    house, session, topic = client.house, client.session, lane.topic
+    lane.number = -1
+    lane.principal = session.principal
+    lane.topic_key = (session.principal.namespace, lane.name)
     try:
-        lane.log = session.log_for(name, group, max(lane.queue_id, 0))
+        lane.log = session.log_for(lane.name, lane.group, max(lane.queue_id, 0))
     except Refusal as refusal:
         if refusal.code is RefusalCode.TOPIC_NOT_FOUND:
             return no_topic(topic) if house.topics.queues(session, topic) is None else _no_queue(client, lane)
@@ -198,25 +221,7 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
         return _no_queue(client, lane)
     lane.number = lane.log.number
     lane.spot = house.topics.place(topic, lane.queue_id, lane.number, client.store_host)
-    if request.oneway:
-        return None
-    if request.key:
-        client.keep_lane(request.key, lane)
-    return _begin(client, lane, request.opaque, numbers[1], numbers[7])
-
-
-def again(client: RocketmqClient, event: Again) -> None:
-    """Carry out a pull that is like one before it. What can be read at once is; all else goes the way of every pull."""
-    lane: Lane = event.lane
-    house = client.house
-    if lane.number not in house.broker.catalogue.owners or lane.principal is not client.session.principal:
-        # The topic is gone. The next pull is a request again, and finds out what there is.
-        answer: Answer | None = no_topic(lane.topic)
-        client.forget_lanes()
-    else:
-        answer = _begin(client, lane, event.opaque, event.offset, event.commit_offset)
-    if answer is not None:
-        _say(client, lane, event.opaque, answer)
+    return None
 
 
 def _begin(client: RocketmqClient, lane: Lane, opaque: int, offset: int, commit_offset: int) -> Answer | None:

@@ -53,6 +53,7 @@ _SEND = cython.declare(cython.longlong, int(RequestCode.SEND_MESSAGE))
 _SEND_V2 = cython.declare(cython.longlong, int(RequestCode.SEND_MESSAGE_V2))
 _PULL = cython.declare(cython.longlong, int(RequestCode.PULL_MESSAGE))
 _LITE_PULL = cython.declare(cython.longlong, int(RequestCode.LITE_PULL_MESSAGE))
+_BATCHES = cython.declare(cython.longlong, int(RequestCode.SEND_BATCH_MESSAGE))
 _REPEATS_MAX = cython.declare(cython.Py_ssize_t, REPEATS_PER_FEED_MAX)
 _COLUMNS = cython.declare(cython.Py_ssize_t, events.COLUMNS)
 _PLACES = cython.declare(cython.Py_ssize_t, 5)
@@ -290,10 +291,11 @@ class Decoder:
             return
         self._flush(data)
         key = b""
-        if self._is_pull() and body_at == end:
-            lane = self._repeats.find(fields, data, binary)
+        if self._can_repeat(end - body_at):
+            lane = self._repeats.find(fields, data, binary, fields.code == _BATCHES)
             if lane is not None:
-                self._events.append(Again(lane, fields.opaque, self._repeats.offset, self._repeats.commit_offset))
+                body = bytes_at(data, body_at, end - body_at)
+                self._events.append(Again(lane, fields.opaque, self._repeats.number, self._repeats.commit_offset, body))
                 if self._repeated < _REPEATS_MAX:
                     self._repeated += 1
                     self._most += 1
@@ -324,9 +326,12 @@ class Decoder:
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
-    def _is_pull(self) -> cython.bint:
+    def _can_repeat(self, body_size: cython.Py_ssize_t) -> cython.bint:
+        """Say whether this is a request of a kind that comes again and again."""
         code: cython.longlong = self._fields.code
-        return code in (_PULL, _LITE_PULL) and self._server and not self.every_request and self._fields.flag & 3 == 0
+        if not self._server or self.every_request or self._fields.flag & 3:
+            return False
+        return code == _BATCHES or (code in (_PULL, _LITE_PULL) and not body_size)
 
     @cython.cfunc
     def _take_unusual(

@@ -77,12 +77,16 @@ class Request:
 
 @dataclass(slots=True)
 class Again:
-    """A pull like one that was answered before, but from `offset` on; `lane` is what was left for it. Not frozen, as `Request`."""
+    """A request like one that was answered before; `lane` is what was left for it. Not frozen, as `Request`.
+
+    `number` is where a pull begins, or when a batch was born; `commit_offset` what a pull commits, -1 nothing.
+    """
 
     lane: Any
     opaque: int
-    offset: int
-    commit_offset: int  # -1: it says nothing about it
+    number: int
+    commit_offset: int = -1
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
