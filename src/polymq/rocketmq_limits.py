@@ -28,6 +28,7 @@ __all__ = [
     "JSON_DEPTH_MAX",
     "JSON_VALUES_MAX",
     "KEYS_PER_CONNECTION_MAX",
+    "LANES_PER_CONNECTION_MAX",
     "LOCKED_QUEUES_MAX",
     "LOCKED_QUEUES_PER_REQUEST_MAX",
     "MEMBERS_MAX",
@@ -65,6 +66,8 @@ __all__ = [
     "REGISTRATION_OBJECTS_MAX",
     "REGISTRATION_SIZE_BYTES_MAX",
     "REGISTRATION_TOPICS_MAX",
+    "REPEATED_SIZE_BYTES_MAX",
+    "REPEATS_PER_FEED_MAX",
     "REQUESTS_NS_PER_TURN_MAX",
     "REQUESTS_PER_FEED_MAX",
     "ROUTE_QUEUES_MAX",
@@ -113,6 +116,11 @@ PULL_SIZE_BYTES_MAX: Final = 256 * 1024
 # What one feed decodes before the gateway acts on it: columns of 40 bytes for each send, an object for each other request.
 SENDS_PER_FEED_MAX: Final = 4096
 REQUESTS_PER_FEED_MAX: Final = 128
+# Pulls of a connection that are known again by their headers, without being read as requests: so many bytes of a header's fields, and so many
+# of them (some 1,500 bytes each); more than a consumer has queues are forgotten all together. One feed decodes so many of them.
+REPEATED_SIZE_BYTES_MAX: Final = 1024
+LANES_PER_CONNECTION_MAX: Final = 256
+REPEATS_PER_FEED_MAX: Final = 16
 # One connection's requests in a turn, after which the others have theirs; a single one may take longer.
 REQUESTS_NS_PER_TURN_MAX: Final = 2_000_000
 # A decoder remembers the topics that its client sends to, and forgets all of them when there are more.

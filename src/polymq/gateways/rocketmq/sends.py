@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from polymq.gateways.effects import Effect
     from polymq.gateways.rocketmq.answers import Handler
     from polymq.gateways.rocketmq.client import RocketmqClient
-    from polymq.protocols.rocketmq.events import Request, Sends
+    from polymq.protocols.rocketmq.events import Again, Request, Sends
 
 __all__ = [
     "HANDLERS",
@@ -165,7 +165,7 @@ def _send(client: RocketmqClient, request: Request) -> Answer | None:
         return Answer(ResponseCode.SYSTEM_ERROR, topic_problem(""), region(client))
     sending = read_sending(request)
     try:
-        answer = _take(client, sending)
+        answer = _take(client, sending, request)
     except Stumble:
         raise
     except RequestProblem as problem:
@@ -177,7 +177,7 @@ def _send(client: RocketmqClient, request: Request) -> Answer | None:
     return answer
 
 
-def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
+def _take(client: RocketmqClient, sending: Sending, request: Request) -> Answer | None:
     client.house.topics.core_name(sending.topic)
     problem = send_problem(sending.topic)
     if problem is not None:
@@ -192,7 +192,12 @@ def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
         return Answer(ResponseCode.NO_PERMISSION, "transaction messages are not supported here")
     later = any(properties.get(sending.properties, name) is not None for name in _LATER)
     if sending.batch:
-        return too_large(client) if later else _send_batch(client, sending)
+        if later:
+            return too_large(client)
+        lane = BatchLane(client, sending, binary=request.binary)
+        if request.key:
+            client.keep_lane(request.key, lane)
+        return lane.send(client, sending.body, sending.born_ms)
     sending = _unpacked(client, _redirected(sending))
     if later and not is_dead_letter_topic(sending.topic):
         _check_queue(client, sending)
@@ -363,23 +368,50 @@ def _append(client: RocketmqClient, sending: Sending, records: memoryview, count
     return Stored(ticket, partition.index, offset, physical_offset(partition.number, offset), count)
 
 
-def _send_batch(client: RocketmqClient, sending: Sending) -> Answer:
-    """Append messages that were sent together: all or none, one behind the other."""
-    sys_flag = extra_of(client, sending, b"").sys_flag
-    try:
-        records, count = encode_batch_records(
-            sending.body,
-            client.keeper,
-            sys_flag=sys_flag,
-            born_ms=sending.born_ms,
-            reconsume_times=sending.reconsume,
-            properties=sending.properties,
-        )
-    except RemoteProtocolError as error:
-        if error.reason in _MISSHAPEN:
-            raise Stumble(error.reason) from None
-        return _illegal(error.reason)
-    return send_answer(client, _append(client, sending, records, count), sending)
+class BatchLane:
+    """What the batches of one producer for one queue have in common: nothing about them needs to be looked at but the messages."""
+
+    __slots__ = ("binary", "sending", "sys_flag")
+
+    def __init__(self, client: RocketmqClient, sending: Sending, *, binary: bool) -> None:
+        self.binary = binary
+        self.sending = replace(sending, body=b"")
+        self.sys_flag = extra_of(client, sending, b"").sys_flag
+
+    def again(self, client: RocketmqClient, event: Again) -> Answer:
+        """Append a batch that has come like the first one."""
+        if len(event.body) > client.house.settings.body_size_bytes_max:
+            answer = too_large(client)
+        else:
+            try:
+                answer = self.send(client, event.body, event.number)
+            except Stumble as problem:
+                return problem.answer
+            except RequestProblem as problem:
+                answer = problem.answer
+            except Refusal as refusal:
+                answer = refused(refusal)
+        if not answer.ext:
+            answer.ext = region(client)
+        return answer
+
+    def send(self, client: RocketmqClient, body: bytes, born_ms: int) -> Answer:
+        """Append messages that were sent together: all or none, one behind the other. Raises Refusal, RequestProblem."""
+        sending = self.sending
+        try:
+            records, count = encode_batch_records(
+                body,
+                client.keeper,
+                sys_flag=self.sys_flag,
+                born_ms=born_ms,
+                reconsume_times=sending.reconsume,
+                properties=sending.properties,
+            )
+        except RemoteProtocolError as error:
+            if error.reason in _MISSHAPEN:
+                raise Stumble(error.reason) from None
+            return _illegal(error.reason)
+        return send_answer(client, _append(client, sending, records, count), sending)
 
 
 def send_answer(client: RocketmqClient, stored: Stored, sending: Sending) -> Answer:

@@ -88,7 +88,7 @@ def told(event: Event) -> list[tuple[Any, ...]]:
         ]
     if isinstance(event, Violation):
         return [("VIOLATION", event.reason)]
-    return [tuple(getattr(event, name) for name in Request.__slots__)]
+    return [tuple(getattr(event, name) for name in Request.__slots__ if name != "key")]
 
 
 def run(stream: bytes, cuts: Iterable[int] = (), *, module: ModuleType = decode, **options: Any) -> list[tuple[Any, ...]]:
