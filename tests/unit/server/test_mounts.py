@@ -20,9 +20,11 @@ from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.login import Credentials, Denied
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.tcp import LookupGateway
-from polymq.server import mounts as mounts_module
-from polymq.server.mounts import Mount, _change_log_level, mount_all, nsq_settings, start_statsd
+from polymq.server import nsq_parts
+from polymq.server.mounts import mount_all
 from polymq.server.node import Node
+from polymq.server.nsq_mount import _change_log_level, nsq_settings
+from polymq.server.nsq_parts import start_statsd
 from polymq.server.tasks import Tasks
 from polymq.wire.tls import TlsLayer
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from polymq.config_values import Address
     from polymq.gateways.effects import Effect
+    from polymq.server.mount import Mount
 
 ANY_PORT = TcpAddress("127.0.0.1", 0)
 
@@ -125,7 +128,7 @@ def test_statsd_knows_this_node_by_the_port_that_is_told(
         assert broadcast_address == "here.invalid"
         ports.append(http_port)
 
-    monkeypatch.setattr(mounts_module, "statsd_sender", sender)
+    monkeypatch.setattr(nsq_parts, "statsd_sender", sender)
     server = ServerSettings(data=tmp_path / "data", http=None, advertise="here.invalid")
     node = Node(Settings(server=server, nsq=nsq(tcp=None, http=ANY_PORT, broadcast_http_port=told)))
     [http] = mount_all(node, backlog=5)
