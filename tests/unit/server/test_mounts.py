@@ -4,6 +4,8 @@ import hashlib
 import logging
 import socket
 import ssl
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -413,3 +415,44 @@ def test_the_monitoring_pages_of_nats(tmp_path: Path, access: AccessSettings) ->
         for each in mounts:
             each.listener.close()
         node.close()
+
+
+# Which of the packages that belong to a protocol a start may load: NSQ's other half is nsqlookup.
+LOADS = {
+    "": set(),
+    "nsq.tcp": {"nsq", "nsqlookup"},
+    "nsq.http": {"nsq", "nsqlookup"},
+    "nsq.lookup_tcp": {"nsq", "nsqlookup"},
+    "nats.client": {"nats"},
+    "phpmq.tcp": {"phpmq"},
+    "rocketmq.broker": {"rocketmq"},
+    "rocketmq.namesrv": {"rocketmq"},
+}
+# In an interpreter of its own, which has loaded nothing before. Last it says what is there by then.
+STARTING = """
+import asyncio, sys
+from polymq import config
+from polymq.server import serve
+from polymq.server.mounts import mount_all
+from polymq.server.node import Node
+sections = ("server.http", "nsq.tcp", "nsq.http", "nsq.lookup_tcp", "nsq.lookup_http")
+asked = {name: "127.0.0.1:0" for name in sys.argv[2:]}
+node = Node(config.load(environment={}, flags={"server.data": sys.argv[1]} | dict.fromkeys(sections, "off") | asked))
+for mount in mount_all(node, backlog=5):
+    mount.listener.close()
+node.close()
+print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_a_start_loads_only_the_protocols_that_are_asked_for(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTING, str(tmp_path / "data"), *([name] if name else [])]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout.split()
+    assert "polymq.server.mounts" in loaded
+    protocols = {"nsq", "nsqlookup", "nats", "phpmq", "rocketmq"}
+    found = {
+        parts[2] for each in loaded if (parts := each.split("."))[:2] in (["polymq", "protocols"], ["polymq", "gateways"]) and parts[2:]
+    }
+    found |= {parts[2].partition("_")[0] for each in loaded if (parts := each.split("."))[:2] == ["polymq", "server"] and parts[2:]}
+    assert found & protocols == LOADS[name]
