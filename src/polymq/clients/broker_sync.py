@@ -16,7 +16,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final, Self
 
 from polymq.clients import broker as asynchronous
-from polymq.clients.in_thread import InThread
+from polymq.clients.loop_thread import LoopThread
 from polymq.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from polymq.clients.broker_messages import BrokerMessage
-    from polymq.clients.loop_thread import LoopThread
 
 __all__ = ["Broker", "Message", "Subscription", "connect"]
 
@@ -113,16 +112,28 @@ class Subscription:
         return None
 
 
-class Broker(InThread):
+class Broker:
     """`polymq.clients.broker.Broker` for scripts: connected when it is made."""
 
     def __init__(self, url: str, options: object = None) -> None:
-        super().__init__("polymq broker")
-        self._broker = self._begin(self._open(url, options))
+        self._thread = LoopThread("polymq broker")
+        try:
+            self._broker = self._thread.call(self._open(url, options))
+        except BaseException:
+            self._thread.close()
+            raise
 
     @staticmethod
     async def _open(url: str, options: object) -> asynchronous.Broker:
         return await asynchronous.Broker(url, options).__aenter__()
+
+    def __enter__(self) -> Self:
+        """Be closed at the end."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+        self.close()
 
     def publish(
         self, topic: str, body: bytes, *, key: str = "", headers: Mapping[str, str] = _NO_HEADERS, tags: str = "", delay: float = 0.0
@@ -136,7 +147,11 @@ class Broker(InThread):
 
     def close(self) -> None:
         """End all subscriptions, then disconnect."""
-        self._end(self._broker.close)
+        if not self._thread.is_closed:
+            try:
+                self._thread.call(self._broker.close())
+            finally:
+                self._thread.close()
 
     async def _subscribe(self, topic: str, group: str, window: int) -> asynchronous.Subscription:
         return await self._broker.subscribe(topic, group, window=window).__aenter__()
