@@ -9,6 +9,7 @@ import itertools
 import os
 import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 NUMBERS = itertools.count()
 JAVAS = (JAVA[0], JAVA[-1])
 PATIENCE_S = 60.0
+# The goal; about half of that is what is needed.
+IDLE_KIB_MAX = 100 * 1000
 KINDS = [kind for kind in SERVING_KINDS if kind in os.environ.get("POLYMQ_INTEROP_SERVERS", ",".join(SERVING_KINDS)).split(",")]
 
 
@@ -131,6 +134,14 @@ def test_a_killed_broker_is_found_again(server: RocketmqServer, programs: Progra
     expected = {f"{when} {number}" for when in ("before", "after") for number in range(20)}
     for each in (consumer, orderly):
         assert until(lambda each=each: set(each.bodies) == expected)  # type: ignore[misc]
+
+
+def test_an_idle_broker_is_small(tmp_path: Path) -> None:
+    with rocketmq_server(POLYMQ, tmp_path / "server") as started:
+        started.make_topic("Idle")
+        assert started.process is not None
+        status = Path(f"/proc/{started.process.pid}/status").read_text()
+    assert int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) < IDLE_KIB_MAX
 
 
 PAGE = ROOT / "docs" / "CLIENTS_PYTHON.md"
