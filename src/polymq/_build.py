@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -60,8 +59,8 @@ def hot_modules(folder: Path = FOLDER) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-class PureFinder(MetaPathFinder):
-    """Finds the `.py` of a hot module although a compiled extension lies beside it."""
+class PureFinder:
+    """Finds the `.py` of a hot module although a compiled extension lies beside it: an entry of `sys.meta_path`."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the source's spec for a hot module; None leaves everything else to the usual finders."""
