@@ -72,8 +72,8 @@ interop: setup ## real clients (pynsq, ansq, gnsq, go-nsq, nsqjs, PHP, nats-py, 
 	@POLYMQ_CLIENTS_TABLE=$(if $(CI),compare,write) $(PYTEST) tests/interop --timeout 300 -r fER $(ARGS)
 
 .PHONY: bench
-bench: setup ## polymq beside nsqd and nats-server, on this machine, now
-	@peers/build.sh nsq nats nats-2.9
+bench: setup ## polymq beside nsqd, nats-server and RocketMQ's brokers, on this machine, now
+	@peers/build.sh nsq nats nats-2.9 rocketmq
 	@$(PYTHON_ENV)/python -m bench $(ARGS)
 
 .PHONY: crash

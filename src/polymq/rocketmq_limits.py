@@ -7,6 +7,7 @@ from typing import Final
 from polymq.limits import BATCH_SIZE_BYTES_MAX, MESSAGE_SIZE_BYTES_MAX, OFFSET_BITS, PARTITION_BITS, PENDING_INPUT_SIZE_BYTES_MAX
 
 __all__ = [
+    "ANSWERS_SIZE_BYTES_PER_CALL_MAX",
     "ASKED_PER_CONNECTION_MAX",
     "CLIENT_ID_SIZE_MAX",
     "COLD_COPIES_SIZE_BYTES_MAX",
@@ -51,7 +52,6 @@ __all__ = [
     "PULL_SCAN_RECORDS_MAX",
     "PULL_SCAN_SIZE_BYTES_MAX",
     "PULL_SIZE_BYTES_MAX",
-    "PULL_SIZE_BYTES_PER_FEED_MAX",
     "PULL_SUBSCRIPTION_WAIT_NS",
     "QUERY_ANSWER_SIZE_BYTES_MAX",
     "QUERY_MESSAGES_MAX",
@@ -203,8 +203,8 @@ PULL_SUBSCRIPTION_WAIT_NS: Final = 1_000_000_000
 # What a filter may reject for one pull: 800 index entries in RocketMQ. Here a record costs 20 ns to look at: 0.3 ms.
 PULL_SCAN_RECORDS_MAX: Final = 16_384
 PULL_SCAN_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
-# What one connection's pulls may put out in one go; the others wait until that is written.
-PULL_SIZE_BYTES_PER_FEED_MAX: Final = 1024 * 1024
+# What one connection is answered in one call; more of its requests, and its other pulls, wait until that is written.
+ANSWERS_SIZE_BYTES_PER_CALL_MAX: Final = 1024 * 1024
 # Places in the log that a connection goes on reading from: 200 bytes each, and found again if there are more.
 READERS_PER_CONNECTION_MAX: Final = 4096
 # What those keep of what is not in memory, all connections together: 256 KiB each, or 4 MiB as long as there is room, or a whole batch.

@@ -28,10 +28,10 @@ from polymq.protocols.rocketmq.encode import encode_request, encode_response
 from polymq.protocols.rocketmq.events import Again, Request, Sends
 from polymq.protocols.rocketmq.extras import Keeper
 from polymq.rocketmq_limits import (
+    ANSWERS_SIZE_BYTES_PER_CALL_MAX,
     ASKED_PER_CONNECTION_MAX,
     LANES_PER_CONNECTION_MAX,
     PLACES_PER_CONNECTION_MAX,
-    PULL_SIZE_BYTES_PER_FEED_MAX,
     READERS_PER_CONNECTION_MAX,
     REQUESTS_NS_PER_TURN_MAX,
 )
@@ -231,7 +231,7 @@ class RocketmqClient(BaseGateway):
     @property
     def is_spent(self) -> bool:
         """Whether so much has been said in the call at hand, or waits, that more is for a later turn."""
-        return self._blocked or self.said_size_bytes > PULL_SIZE_BYTES_PER_FEED_MAX
+        return self._blocked or self.said_size_bytes > ANSWERS_SIZE_BYTES_PER_CALL_MAX
 
     def emit(self, effect: Effect) -> None:
         """Have something done in this turn, from wherever: in the order in which it is said."""

@@ -19,12 +19,12 @@ from polymq.protocols.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 from polymq.protocols.rocketmq.encode import PULL_HEAD_SIZE_BYTES, encode_found_head, encode_response
 from polymq.protocols.rocketmq.stored import encode_stored, stored_room
 from polymq.rocketmq_limits import (
+    ANSWERS_SIZE_BYTES_PER_CALL_MAX,
     MESSAGE_COUNT_PER_PULL_MAX,
     PULL_HOLD_NS_MAX,
     PULL_SCAN_RECORDS_MAX,
     PULL_SCAN_SIZE_BYTES_MAX,
     PULL_SIZE_BYTES_MAX,
-    PULL_SIZE_BYTES_PER_FEED_MAX,
     PULL_SUBSCRIPTION_WAIT_NS,
 )
 
@@ -343,7 +343,7 @@ def _read(pull: Pull) -> None:
     if offset >= readable or offset < start:
         _read_outside(pull, start, readable)
         return
-    if client.said_size_bytes >= PULL_SIZE_BYTES_PER_FEED_MAX or client.is_full:
+    if client.said_size_bytes >= ANSWERS_SIZE_BYTES_PER_CALL_MAX or client.is_full:
         _park(pull)
         return
     reader = client.reader(pull.group, log)

@@ -201,7 +201,7 @@ def test_readers_keep_copies_of_so_many_bytes(world: World, talk: Talk, monkeypa
 
 
 def test_answers_wait_for_room(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polymq.gateways.rocketmq.pulls.PULL_SIZE_BYTES_PER_FEED_MAX", 1000)
+    monkeypatch.setattr("polymq.gateways.rocketmq.pulls.ANSWERS_SIZE_BYTES_PER_CALL_MAX", 1000)
     monkeypatch.setattr("polymq.server.pump.OUTBOX_SIZE_BYTES_LOW", 1000)
     talk.put("T", b"x" * 400)
     talk.stream.room = 0
