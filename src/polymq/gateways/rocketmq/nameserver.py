@@ -58,6 +58,9 @@ def own_address(client: RocketmqClient) -> str:
 
 def _route(client: RocketmqClient, request: Request) -> Answer:
     """105: where a topic is; it is made first, if the settings say so."""
+    if not request.ext:
+        # Of a request without any fields the real one reads none.
+        return Answer(ResponseCode.TOPIC_NOT_EXIST, NO_ROUTE % "null")
     topic = required(request, "topic")
     registry = client.house.registry
     masters = registry.masters(topic)
@@ -79,7 +82,7 @@ def _own_queues(client: RocketmqClient, topic: str, *, elsewhere: bool) -> tuple
     """Say how many queues this node has of a topic, and whether they were made just now."""
     house = client.house
     if topic == AUTO_CREATE_TOPIC:
-        return (house.facts.queues if house.auto_create_topics else 0), False
+        return (house.topics.likeness_queues() if house.auto_create_topics else 0), False
     found = house.topics.queues(client.session, topic) if is_valid_topic(topic) else 0
     if found is not None:
         return found, False

@@ -328,7 +328,7 @@ def _say_nothing_found(pull: Pull) -> None:
 
 
 def _read_on(pull: Pull, reader: Reader) -> None:
-    """Write the messages that are there into an answer; none of them: look at some more, and say so."""
+    """Write the messages that are there into an answer, from one piece of the log after the other; none of them: say so."""
     client, wanted, spot = pull.client, pull.wanted, pull.spot
     house = client.house
     at = PULL_HEAD_SIZE_BYTES
@@ -349,13 +349,20 @@ def _read_on(pull: Pull, reader: Reader) -> None:
             if at > PULL_HEAD_SIZE_BYTES:
                 larger[:at] = buffer[:at]
             buffer = larger
-        at, count, pull.next, scanned = encode_stored(buffer, at, piece, spot, wanted, count_left, size_left)
+        end, count, next_offset, scanned = encode_stored(buffer, at, piece, spot, wanted, count_left, size_left)
+        if count_left < pull.count_max and end - at > size_left:
+            # Only the first message of an answer may be larger than there is room for.
+            reader.seek(pull.next)
+            break
+        at, pull.next = end, next_offset
         count_left -= count
         size_left = pull.size_max - (at - PULL_HEAD_SIZE_BYTES)
         scan_left -= scanned
         scan_size_left -= piece.end - piece.position
         behind = pull.next < piece.offset + piece.count
-        if wanted is None or behind or count_left <= 0 or size_left <= 0 or scan_left <= 0 or scan_size_left <= 0:
+        if behind or count_left <= 0 or size_left <= 0 or scan_left <= 0 or scan_size_left <= 0:
+            break
+        if wanted is None and pull.next >= pull.log.readable:
             break
     if count_left < pull.count_max:
         _answer_found(pull, buffer, at)
