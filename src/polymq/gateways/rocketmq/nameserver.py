@@ -58,10 +58,9 @@ def own_address(client: RocketmqClient) -> str:
 
 def _route(client: RocketmqClient, request: Request) -> Answer:
     """105: where a topic is; it is made first, if the settings say so."""
-    if not request.ext:
-        # Of a request without any fields the real one reads none.
+    topic = request.ext.get("topic")
+    if topic is None:
         return Answer(ResponseCode.TOPIC_NOT_EXIST, NO_ROUTE % "null")
-    topic = required(request, "topic")
     registry = client.house.registry
     masters = registry.masters(topic)
     queues, made = _own_queues(client, topic, elsewhere=bool(masters))
