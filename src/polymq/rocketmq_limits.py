@@ -113,7 +113,7 @@ MESSAGE_COUNT_PER_BATCH_MAX: Final = 65_536
 MESSAGE_COUNT_PER_PULL_MAX: Final = 32
 PULL_SIZE_BYTES_MAX: Final = 256 * 1024
 
-# What one feed decodes before the gateway acts on it: columns of 40 bytes for each send, an object for each other request.
+# What one feed decodes before the gateway acts on it: columns of 36 bytes for each send, an object for each other request.
 SENDS_PER_FEED_MAX: Final = 4096
 REQUESTS_PER_FEED_MAX: Final = 128
 # Pulls of a connection that are known again by their headers, without being read as requests: so many bytes of a header's fields, and so many

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.interop.dialogue import PLAYED_AGAIN
-from tests.interop.rocketmq_frame_cases import CASES
 from tests.interop.rocketmq_servers import POLYMQ, rocketmq_server
+from tests.interop.rocketmq_state_cases import CASES
 
 REAL = "rocketmq-4.9"
 DIFFERENCES: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("rocketmq_differences.toml").read_text(encoding="utf-8")).get(

@@ -33,6 +33,8 @@ class Catalogue:
         self.topics: dict[tuple[str, str], Topic] = {}
         # Whose partition has which number.
         self.owners: dict[int, tuple[Topic, Partition]] = {}
+        # Schedules by the numbers of their logs.
+        self.schedules: dict[int, Schedule] = {}
         self.names = TopicNames()
         self.next_number = 0
         self.next_group_id = 1
@@ -68,6 +70,7 @@ class Catalogue:
         self.topics[topic.namespace, topic.name] = topic
         self.names.add(topic.namespace, topic.name)
         self.owners.update((partition.number, (topic, partition)) for partition in topic.partitions)
+        self.schedules.update((each.schedule.log.number, each.schedule) for each in topic.partitions if each.schedule is not None)
 
     def add_partitions(self, topic: Topic, count: int) -> None:
         """Give a topic more partitions; its groups have them from their first message on. Raises Refusal when numbers have run out."""
@@ -105,6 +108,7 @@ class Catalogue:
             del self.owners[partition.number]
             if partition.schedule is not None:
                 partition.schedule.close()
+                del self.schedules[partition.schedule.log.number]
                 self._kernel.store.delete_log(partition.schedule.log.number)
             self._kernel.store.delete_log(partition.number)
         self.followers.topic_deleted(topic)
@@ -157,7 +161,7 @@ class Catalogue:
             number = self._take_number()
             self._kernel.journal(journal_entries.catalogue("schedule_created", partition=partition.number, number=number))
             log = self._kernel.store.create_log(number, sync=topic.sync)
-            partition.schedule = Schedule(self._kernel, topic, partition, log)
+            partition.schedule = self.schedules[number] = Schedule(self._kernel, topic, partition, log)
         return partition.schedule
 
     # -- groups ----------------------------------------------------------------------------------------------------

@@ -61,13 +61,21 @@ class CursorDoor:
         self._authorize(Action.READ, topic.name)
         return topic.name, partition.index
 
-    def commit_offset(self, topic: str, group: str, partition: int, offset: int) -> None:
-        """Note where a cursor group goes on (NOT_COMMITTED: nowhere yet); makes the group."""
+    def schedule_log(self, number: int) -> Log:
+        """Give the log in which messages wait until they are due, or have waited, by its number; for who may read their topic."""
+        found = self.broker.catalogue.schedules.get(number)
+        if found is None or found.topic.namespace != self.principal.namespace:
+            raise Refusal(RefusalCode.MESSAGE_NOT_FOUND)
+        self._authorize(Action.READ, found.topic.name)
+        return found.log
+
+    def commit_offset(self, topic: str, group: str, partition: int, offset: int, *, ahead: bool = False) -> None:
+        """Note where a cursor group goes on (NOT_COMMITTED: nowhere yet), behind the end only if it may be `ahead`; makes the group."""
         self.log_for(topic, group, partition)
         found = self._ensure_group(self._topic(topic), group, GroupKind.CURSOR, ephemeral=False)
         if not isinstance(found, CursorGroup):
             raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{group} is not a cursor group")
-        found.commit(partition, offset)
+        found.commit(partition, offset, ahead=ahead)
 
     def committed(self, topic: str, group: str) -> list[int]:
         """Give a cursor group's committed offsets, one per partition; NOT_COMMITTED where there is none."""

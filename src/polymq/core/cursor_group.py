@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core import journal_entries
 from polymq.core.group import Delivery, GroupKind, Subscription
 from polymq.errors import Refusal, RefusalCode
+from polymq.limits import OFFSET_MAX
 
 if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
@@ -35,12 +36,15 @@ class CursorGroup:
         self._kernel = kernel
         self._owners = 0
 
-    def commit(self, partition_index: int, offset: int) -> None:
-        """Note where the group goes on, or NOT_COMMITTED; raises Refusal if that is outside the log. Going back is allowed."""
+    def commit(self, partition_index: int, offset: int, *, ahead: bool = False) -> None:
+        """Note where the group goes on, or NOT_COMMITTED; raises Refusal if that is outside the log. Going back is allowed.
+
+        `ahead`: so is going on behind its end, which is kept until a restart finds the log shorter than that.
+        """
         if offset == self.committed[partition_index]:
             return
         log = self.topic.partitions[partition_index].log
-        if offset != NOT_COMMITTED and not log.start <= offset <= log.end:
+        if offset != NOT_COMMITTED and not log.start <= offset <= (OFFSET_MAX if ahead else log.end):
             raise Refusal(RefusalCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside {log.start} … {log.end}")
         self.committed[partition_index] = offset
         self._kernel.journal(journal_entries.cursor(self.id, log.number, offset))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from polymq import limits
 from polymq.core.group import GroupKind
 from polymq.errors import Refusal, RefusalCode
 
@@ -26,6 +27,24 @@ def test_cursor_groups_commit_and_keep_their_place(world: World) -> None:
     world.session.create_group("t", "work")
     with pytest.raises(Refusal):
         world.session.commit_offset("t", "work", partition, 0)
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_commit_ahead_is_kept_until_a_restart_finds_the_log_shorter(world: World, *, snapshot: bool) -> None:
+    world.publish("t", b"a", b"b")
+    world.turn()
+    partition = next(p.partition for p in world.view().partitions if p.end)
+    for offset in (9, limits.OFFSET_MAX):
+        world.session.commit_offset("t", "reader", partition, offset, ahead=True)
+        assert world.session.committed("t", "reader")[partition] == offset
+    with pytest.raises(Refusal):
+        world.session.commit_offset("t", "reader", partition, limits.OFFSET_MAX + 1, ahead=True)
+    world.turn()
+    if snapshot:
+        world.broker.snapshot()
+    world.restart()
+    end = next(p.end for p in world.view().partitions if p.partition == partition)
+    assert world.session.committed("t", "reader")[partition] == end
 
 
 def test_nothing_is_handed_out_and_consumers_hear_of_the_end(world: World) -> None:

@@ -32,6 +32,7 @@ from polymq.rocketmq_limits import (
     ASKED_PER_CONNECTION_MAX,
     LANES_PER_CONNECTION_MAX,
     PLACES_PER_CONNECTION_MAX,
+    PULLS_WOKEN_PER_TURN_MAX,
     READERS_PER_CONNECTION_MAX,
     REQUESTS_NS_PER_TURN_MAX,
 )
@@ -338,16 +339,18 @@ class RocketmqClient(BaseGateway):
             self.emit(SetTimer(TimerName.RETRY, due_ns))
 
     def _expire(self, effects: list[Effect]) -> None:
-        """Answer the pulls whose time is over."""
+        """Answer the pulls whose time is over, a few in each turn."""
         now_ns = self._monotonic_ns()
+        left = PULLS_WOKEN_PER_TURN_MAX
         due = self._due
         self._effects = effects
         self._due_ns = None
         try:
-            while due and (due[0][0] <= now_ns or due[0][2] not in self.pulls):
+            while due and left and (due[0][0] <= now_ns or due[0][2] not in self.pulls):
                 due_ns, _, pull = heappop(due)
                 if pull in self.pulls and pull.due_ns == due_ns:
                     expire(pull)
+                    left -= 1
             if due:
                 self._due_ns = due[0][0]
                 effects.append(SetTimer(TimerName.RETRY, self._due_ns))

@@ -126,7 +126,7 @@ def check_filter(client: RocketmqClient, request: Request) -> Answer:
     try:
         _client_id, group, subscription = parse_client_config(request.body)
     except RemoteProtocolError as error:
-        raise RequestProblem(ResponseCode.SUBSCRIPTION_PARSE_FAILED, error.reason) from None
+        raise RequestProblem(ResponseCode.SYSTEM_ERROR, error.reason) from None
     client.session.require(Action.SUBSCRIBE, client.house.topics.core_name(subscription.topic), group)
     if (subscription.expression_type or TAG) != TAG:
         return _not_supported(subscription.expression_type)

@@ -58,7 +58,9 @@ def own_address(client: RocketmqClient) -> str:
 
 def _route(client: RocketmqClient, request: Request) -> Answer:
     """105: where a topic is; it is made first, if the settings say so."""
-    topic = required(request, "topic")
+    topic = request.ext.get("topic")
+    if topic is None:
+        return Answer(ResponseCode.TOPIC_NOT_EXIST, NO_ROUTE % "null")
     registry = client.house.registry
     masters = registry.masters(topic)
     queues, made = _own_queues(client, topic, elsewhere=bool(masters))
@@ -79,7 +81,7 @@ def _own_queues(client: RocketmqClient, topic: str, *, elsewhere: bool) -> tuple
     """Say how many queues this node has of a topic, and whether they were made just now."""
     house = client.house
     if topic == AUTO_CREATE_TOPIC:
-        return (house.facts.queues if house.auto_create_topics else 0), False
+        return (house.topics.likeness_queues() if house.auto_create_topics else 0), False
     found = house.topics.queues(client.session, topic) if is_valid_topic(topic) else 0
     if found is not None:
         return found, False

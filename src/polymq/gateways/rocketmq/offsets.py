@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.core.cursor_group import NOT_COMMITTED
 from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, failed, integer, refused, required, small
+from polymq.limits import NAME_SIZE_BYTES_MAX, OFFSET_MAX
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.rocketmq_limits import YOUNG_QUEUE_SIZE_BYTES_MAX
 from polymq.wire.records import parse_header
@@ -29,17 +30,18 @@ _TIME_MS_MAX: Final = (1 << 62) // _NS_PER_MS
 
 
 def commit(session: Session, topic: str, group: str, queue_id: int, offset: int) -> bool:
-    """Note where a group goes on in a queue; -1: nowhere yet. What the queue does not have is as near as it has. Raises Refusal.
+    """Note where a group goes on in a queue; -1: nowhere yet. What the queue does not have any more is where it begins. Raises Refusal.
 
-    Gives whether there is anything to wait for. Groups without a name do not exist, whatever clients say.
+    Gives whether there is anything to wait for. Groups without a name do not exist, nor do those of a longer one than can be. A group may go on
+    where the queue has not come to, as at the real broker: whoever pulls there is told where the end is.
     """
-    if not group:
+    if not group or len(group.encode()) > NAME_SIZE_BYTES_MAX:
         return False
     log = session.log_for(topic, group, queue_id)
-    kept = NOT_COMMITTED if offset < 0 else min(max(offset, log.start), log.end)
+    kept = NOT_COMMITTED if offset < 0 else min(max(offset, log.start), OFFSET_MAX)
     if kept == NOT_COMMITTED and session.cursor(topic, group, queue_id) == NOT_COMMITTED:
         return False
-    session.commit_offset(topic, group, queue_id, kept)
+    session.commit_offset(topic, group, queue_id, kept, ahead=True)
     return True
 
 
@@ -47,9 +49,15 @@ def _update(client: RocketmqClient, request: Request) -> Answer:
     """Note where a group goes on. What can be of no group or of no queue is of no interest, and no error."""
     group, name = request.ext.get("consumerGroup", ""), _core_name(client, request)
     queue_id, offset = small(request, "queueId"), integer(request, "commitOffset")
-    if name is None or queue_id < 0 or not commit(client.session, name, group, queue_id, offset):
+    if name is None or queue_id < 0:
         return Answer()
-    return Answer(ticket=client.session.journaled())
+    try:
+        kept = commit(client.session, name, group, queue_id, offset)
+    except Refusal as refusal:
+        if refusal.code is not RefusalCode.TOPIC_NOT_FOUND:
+            raise
+        kept = False
+    return Answer(ticket=client.session.journaled() if kept else None)
 
 
 def _core_name(client: RocketmqClient, request: Request) -> str | None:

@@ -270,7 +270,9 @@ def _read_at_once(client: RocketmqClient, lane: Lane, opaque: int, offset: int) 
     end, count, next_offset, _ = encode_stored(
         buffer, at, piece, spot, None, lane.count_max, lane.size_max, now_ns=now_ns, left_out=house.left_out
     )
-    if not count:
+    ended = next_offset == piece.offset + piece.count < log.readable and 2 * (end - at) < lane.size_max
+    if not count or (ended and count < lane.count_max):
+        # Nothing of it can be said, or a piece of the log has ended here, and there is more to put into the answer.
         reader.seek(offset)
         return False
     _say_found(client, lane, opaque, buffer, end, next_offset)
@@ -410,7 +412,7 @@ def _say_nothing_found(pull: Pull) -> None:
 
 
 def _read_on(pull: Pull, reader: Reader) -> None:
-    """Write the messages that are there into an answer; none of them: look at some more, and say so."""
+    """Write the messages that are there into an answer, from one piece of the log after the other; none of them: say so."""
     client, wanted, lane = pull.client, pull.wanted, pull.lane
     spot = lane.spot
     house = client.house
@@ -432,15 +434,22 @@ def _read_on(pull: Pull, reader: Reader) -> None:
             if at > PULL_HEAD_SIZE_BYTES:
                 larger[:at] = buffer[:at]
             buffer = larger
-        at, count, pull.next, scanned = encode_stored(
+        end, count, next_offset, scanned = encode_stored(
             buffer, at, piece, spot, wanted, count_left, size_left, now_ns=now_ns, left_out=house.left_out
         )
+        if count_left < lane.count_max and end - at > size_left:
+            # Only the first message of an answer may be larger than there is room for.
+            reader.seek(pull.next)
+            break
+        at, pull.next = end, next_offset
         count_left -= count
         size_left = lane.size_max - (at - PULL_HEAD_SIZE_BYTES)
         scan_left -= scanned
         scan_size_left -= piece.end - piece.position
         behind = pull.next < piece.offset + piece.count
-        if wanted is None or behind or count_left <= 0 or size_left <= 0 or scan_left <= 0 or scan_size_left <= 0:
+        if behind or count_left <= 0 or size_left <= 0 or scan_left <= 0 or scan_size_left <= 0:
+            break
+        if wanted is None and pull.next >= pull.log.readable:
             break
     if count_left < lane.count_max:
         house.holds.end(pull)

@@ -5,7 +5,7 @@ There is no index of keys: a query looks through the log, piece by piece, over a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.access import Action
@@ -15,8 +15,8 @@ from polymq.gateways.rocketmq.filters import check_filter
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import offset_at, parse_physical_offset, physical_offset
-from polymq.protocols.rocketmq.names import is_valid_topic, to_topic
-from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, encode_stored_message, read_extra
+from polymq.protocols.rocketmq.names import SCHEDULE_TOPIC, is_valid_topic, to_topic
+from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, encode_stored_message, extra_of, read_extra
 from polymq.rocketmq_limits import (
     QUERY_ANSWER_SIZE_BYTES_MAX,
     QUERY_MESSAGES_MAX,
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS", "Found", "look_up"]
 
 _NS_PER_MS: Final = 1_000_000
+# The queue of what waits for a time of its own.
+_SCHEDULED: Final = 0
 _TIME_MS_MAX: Final = (1 << 62) // _NS_PER_MS
 _NO_INDEX: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
@@ -97,10 +99,18 @@ def look_up(client: RocketmqClient, physical: int, then: Callable[[Found | None]
     assert place is not None
     if group:
         client.session.require(Action.SUBSCRIBE, name, group)
-    log = session.log(name, index)
-    offset = offset_at(place[1], log.end)
     topic = to_topic(name)
-    if topic is None or offset is None or not log.start <= offset < log.readable:
+    if topic is None:
+        then(None)
+    else:
+        _begin(client, (topic, index, session.log(name, index)), place[1], then)
+
+
+def _begin(client: RocketmqClient, where: tuple[str, int, Log], low: int, then: Callable[[Found | None], None]) -> None:
+    """Look for the message with these lower bits of its offset. Raises RequestProblem."""
+    topic, index, log = where
+    offset = offset_at(low, log.end)
+    if offset is None or not log.start <= offset < log.readable:
         then(None)
     elif not client.house.jobs.begin(_LookUp(client, (topic, index, log, offset), then)):
         raise RequestProblem(ResponseCode.SYSTEM_BUSY, TOO_MANY)
@@ -117,7 +127,7 @@ def encoded(client: RocketmqClient, found: Found) -> bytes:
 
 
 def _view(client: RocketmqClient, request: Request) -> Answer | None:
-    """Give one message by its physical offset."""
+    """Give one message by its physical offset, also one that was sent for later, by the id that its sender was told."""
     physical = integer(request, "offset")
 
     def then(found: Found | None) -> None:
@@ -125,8 +135,20 @@ def _view(client: RocketmqClient, request: Request) -> Answer | None:
             request, failed(f"can not find message by the offset, {physical}") if found is None else Answer(body=encoded(client, found))
         )
 
-    look_up(client, physical, then)
+    place = parse_physical_offset(physical)
+    if place is not None and place[0] in client.house.broker.catalogue.schedules:
+        log = client.session.schedule_log(place[0])
+        _begin(client, (SCHEDULE_TOPIC, _SCHEDULED, log), place[1], lambda found: then(None if found is None else _as_scheduled(found)))
+    else:
+        look_up(client, physical, then)
     return None
+
+
+def _as_scheduled(found: Found) -> Found:
+    """Say which queue of its own a real broker has for messages that wait as long as this one: the one of its level."""
+    extra = extra_of(found.message)
+    level = properties.get(extra.properties, properties.DELAY) if extra is not None else None
+    return replace(found, queue_id=int(level) - 1) if level is not None and level.isascii() and level.isdigit() else found
 
 
 class _Scan:
@@ -168,6 +190,7 @@ class _Query:
         self._key = request.ext["key"]
         self._raw_key = self._key.encode("utf-8", "replace")
         self._unique = truth(request, "_UNIQUE_KEY_QUERY")
+        self._is_the_one = False  # nothing else is wanted
         self._left = min(max(integer(request, "maxNum"), 1), QUERY_MESSAGES_MAX)
         self._size_left = QUERY_SIZE_BYTES_MAX
         self._ends_ns = client.house.clock.monotonic_ns() + QUERY_NS_MAX
@@ -195,7 +218,7 @@ class _Query:
                 break
         self.waits = piece is None and bool(scans)
         late = self.client.house.clock.monotonic_ns() > self._ends_ns
-        if scans and self._left and self._size_left > 0 and not late and not (self._unique and self._bodies):
+        if scans and self._left and self._size_left > 0 and not late and not self._is_the_one:
             return False
         self.client.answer(self._request, self._result())
         return True
@@ -212,18 +235,19 @@ class _Query:
                 return
             if message.time_ns >= scan.begin_ns and self._has_key(message):
                 self._take(scan, offset, message)
-                if not self._left:
+                if not self._left or self._is_the_one:
                     return
 
     def _has_key(self, message: Message) -> bool:
         extras = [data for origin, data in message.extras if origin == ORIGIN_ROCKETMQ]
         extra = read_extra(extras[0]) if extras else None
         if extra is None:
-            return not self._unique and message.key == self._raw_key
+            return message.key == self._raw_key
         # As in the real broker's index, where both are keys.
         if properties.get(extra.properties, properties.UNIQUE_KEY) == self._key:
+            self._is_the_one = self._unique
             return True
-        return not self._unique and self._key in (properties.get(extra.properties, properties.KEYS) or "").split(" ")
+        return self._key in (properties.get(extra.properties, properties.KEYS) or "").split(" ")
 
     def _take(self, scan: _Scan, offset: int, message: Message) -> None:
         found = Found(self._topic, scan.index, scan.log.number, offset, message)

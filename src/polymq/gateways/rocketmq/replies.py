@@ -40,14 +40,14 @@ def _reply(client: RocketmqClient, request: Request) -> Answer | None:
         return too_large(client)
     asker = properties.get(raw, properties.REPLY_TO_CLIENT)
     if asker is None:
-        return failed(f"reply message properties[{properties.REPLY_TO_CLIENT}] is null")
+        return _undelivered(client, f"reply message properties[{properties.REPLY_TO_CLIENT}] is null")
     channel = house.members.client_channel(asker)
     if channel is None:
-        return failed(f"push reply message fail, channel of <{asker}> not found.")
+        return _undelivered(client, f"push reply message fail, channel of <{asker}> not found.")
 
     def then(said: Request | None) -> None:
         if said is None or said.code != ResponseCode.SUCCESS:
-            client.answer(request, failed(f"push reply message to <{asker}> fail."))
+            client.answer(request, _undelivered(client, f"push reply message to <{asker}> fail."))
         else:
             ext = {"msgId": "0", "queueId": str(sending.queue_id), "queueOffset": "0", **region(client)}
             client.answer(request, Answer(ext=ext))
@@ -57,6 +57,13 @@ def _reply(client: RocketmqClient, request: Request) -> Answer | None:
     ):
         raise RequestProblem(ResponseCode.SYSTEM_BUSY, TOO_MANY)
     return None
+
+
+def _undelivered(client: RocketmqClient, reason: str) -> Answer:
+    """Say that nobody has got a reply; a real broker would have stored it, and would say where as well."""
+    answer = failed(reason)
+    answer.ext = region(client)
+    return answer
 
 
 def _fields(client: RocketmqClient, request: Request, sending: Sending, raw: bytes, now_ms: int) -> dict[str, str]:

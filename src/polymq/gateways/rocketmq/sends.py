@@ -18,7 +18,7 @@ from polymq.protocols.rocketmq.batch_records import encode_batch_records
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode, SysFlag
 from polymq.protocols.rocketmq.compression import PACKED_BITS, unpack
 from polymq.protocols.rocketmq.encode import SEND_REPLY_SIZE_BYTES_MAX, by_queue, encode_message_ids, encode_response, encode_send_replies
-from polymq.protocols.rocketmq.events import BINARY, FLAGS, ONEWAY, OPAQUE
+from polymq.protocols.rocketmq.events import BINARY, FLAGS, ONEWAY, OPAQUE, QUEUES
 from polymq.protocols.rocketmq.header import decode_binary, decode_json
 from polymq.protocols.rocketmq.ids import physical_offset
 from polymq.protocols.rocketmq.names import dead_letter_topic, group_of, is_dead_letter_topic, is_retry_topic, send_problem, topic_problem
@@ -48,7 +48,6 @@ __all__ = [
     "too_large",
 ]
 
-_NEW_TOPIC_QUEUES_MAX: Final = 8  # what the real broker gives at most because a producer asks for it
 _RECONSUME_TIMES_MAX: Final = 16  # of a group that says nothing about it
 _VERSION_OF_MAX: Final = 121
 # Bits of a header's size that say how it is written.
@@ -96,10 +95,13 @@ def take_run(client: RocketmqClient, sends: Sends, effects: list[Effect]) -> Non
     house = client.house
     publish = client.session.publish_run
     order, queues = by_queue(sends)
+    known, namespace = house.broker.catalogue.topics, client.session.principal.namespace
     for topic_index, queue_id, first, count in queues:
         topic = sends.topics[topic_index]
         records = encode_records(sends, order, first, count)
         name, made = house.topics.sent_to(topic)
+        if made and (namespace, name) not in known:
+            made = house.topics.asked_for(made, sends.number(order[first], QUEUES))
         try:
             ticket, partition, offset = publish(name, queue_id, records, count, origin=ORIGIN_ROCKETMQ, partitions=made)
         except Refusal as refusal:
@@ -237,7 +239,7 @@ def read_sending(request: Request) -> Sending:
         born_ms=integer(request, names["born_ms"]),
         reconsume=optional(request, names["reconsume_times"], 0),
         max_reconsume=optional(request, names["max_reconsume"], _RECONSUME_TIMES_MAX) if most else None,
-        default_queues=small(request, names["default_queues"], 0),
+        default_queues=optional(request, names["default_queues"], 0),
         batch=truth(request, names["batch"]),
     )
 
@@ -301,10 +303,9 @@ def _unpacked(client: RocketmqClient, sending: Sending) -> Sending:
 
 def _new_queues(client: RocketmqClient, sending: Sending) -> int:
     """Say how many queues a topic gets by being sent to: what the producer asks for, in reason."""
-    found = client.house.topics.new_queues(sending.topic)
-    if found and sending.default_queues > 0 and group_of(sending.topic) is None:
-        return min(sending.default_queues, max(_NEW_TOPIC_QUEUES_MAX, found))
-    return found
+    topics = client.house.topics
+    found = topics.new_queues(sending.topic)
+    return topics.asked_for(found, sending.default_queues) if found and group_of(sending.topic) is None else found
 
 
 def _check_queue(client: RocketmqClient, sending: Sending) -> None:

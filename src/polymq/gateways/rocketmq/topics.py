@@ -24,6 +24,8 @@ __all__ = ["HANDLERS", "Topics", "no_topic"]
 
 # Of a group's retry and dead-letter topics, as the real broker has it.
 _QUEUES_OF_GROUPS_TOPICS: Final = 1
+# As the real broker has it.
+_LIKENESS_QUEUES: Final = 8
 
 
 class Topics:
@@ -74,6 +76,14 @@ class Topics:
     def _usual_queues(self, topic: str) -> int:
         return self._house.facts.queues if group_of(topic) is None else _QUEUES_OF_GROUPS_TOPICS
 
+    def asked_for(self, usual: int, asked: int) -> int:
+        """Say how many queues a topic gets that somebody sends to who asks for so many: those, in reason; 0 or fewer: as many as usual."""
+        return min(asked, self.likeness_queues()) if asked > 0 else usual
+
+    def likeness_queues(self) -> int:
+        """Say how many queues TBW102 has, after whose likeness topics are made: no topic that a producer asks for gets more."""
+        return max(_LIKENESS_QUEUES, self._house.facts.queues)
+
     def ensure(self, session: Session, topic: str, queues: int = 0, *, action: Action = Action.PUBLISH) -> int:
         """Make a topic if it is not there, for who may do `action` with it; gives how many queues it has. Raises Refusal, RequestProblem."""
         name = self.core_name(topic)
@@ -98,25 +108,24 @@ def _is_reserved(client: RocketmqClient, topic: str) -> bool:
 
 
 def _change(client: RocketmqClient, request: Request) -> Answer:
-    """Make a topic, or give one more queues. None are taken away, and whatever else is asked for is as it is."""
+    """Make a topic, or give one more queues. None are taken away, which the answer says, and whatever else is asked for is as it is."""
     topic, kind = request.ext.get("topic", ""), request.ext.get("topicFilterType", "null")
     topics, session = client.house.topics, client.session
+    if kind not in {"SINGLE_TAG", "MULTI_TAG"}:
+        return failed(f"topicFilterType = [{kind}] value invalid")
     name = topics.core_name(topic)
     if _is_reserved(client, topic):
         return failed(f"The topic[{topic}] is conflict with system topic.")
-    if kind not in {"SINGLE_TAG", "MULTI_TAG"}:
-        return failed(f"topicFilterType = [{kind}] value invalid")
     small(request, "perm")
     wanted = max(small(request, "readQueueNums"), small(request, "writeQueueNums"))
     if not 0 < wanted <= QUEUES_PER_TOPIC_MAX:
         return failed(f"a topic has 1 to {QUEUES_PER_TOPIC_MAX} queues")
     session.create_topic(name, partitions=wanted)
     queues = topics.queues(session, topic) or 0
-    if wanted < queues:
-        return failed(f"topic {topic} has {queues} queues, and none are taken away here")
     if wanted > queues:
         session.add_partitions(name, wanted - queues)
-    return Answer(ticket=session.journaled())
+    remark = f"topic {topic} has {queues} queues, and none are taken away here" if wanted < queues else None
+    return Answer(remark=remark, ticket=session.journaled())
 
 
 def _delete(client: RocketmqClient, request: Request) -> Answer:

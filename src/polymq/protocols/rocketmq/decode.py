@@ -75,7 +75,9 @@ _FLAG = cython.declare(cython.Py_ssize_t, 4)
 _PROPERTIES = cython.declare(cython.Py_ssize_t, 5)
 _RECONSUMED = cython.declare(cython.Py_ssize_t, 6)
 _BATCH = cython.declare(cython.Py_ssize_t, 7)
-_CHOSEN = cython.declare(cython.Py_ssize_t, 8)
+_QUEUES = cython.declare(cython.Py_ssize_t, 8)
+_RECONSUMED_MAX = cython.declare(cython.Py_ssize_t, 9)
+_CHOSEN = cython.declare(cython.Py_ssize_t, 10)
 _SEND_FIELDS: Final = {
     b"topic": 0,
     b"queueId": 1,
@@ -85,6 +87,8 @@ _SEND_FIELDS: Final = {
     b"properties": 5,
     b"reconsumeTimes": 6,
     b"batch": 7,
+    b"defaultTopicQueueNums": 8,
+    b"maxReconsumeTimes": 9,
 }
 # Bits of sysFlag: parts of transactions, and a body that is packed.
 _NOT_AN_APPEND = cython.declare(cython.longlong, 0xD)
@@ -374,6 +378,7 @@ class Decoder:
         sys_flag: cython.longlong
         queue_id: cython.longlong
         reconsumed: cython.longlong = 0
+        queues: cython.longlong = 0
         topic: cython.int
         row: cython.Py_ssize_t
         start: cython.Py_ssize_t = self._extras_end
@@ -397,6 +402,12 @@ class Decoder:
             if not self._integer(source, _RECONSUMED, _I32_MAX):
                 return False
             reconsumed = self._number
+        if self._chosen[_QUEUES] >= 0:
+            if not self._integer(source, _QUEUES, _I32_MAX):
+                return False
+            queues = self._number
+        if self._is_said(_RECONSUMED_MAX) and not self._integer(source, _RECONSUMED_MAX, _I32_MAX):
+            return False
         topic = self._topic_number(source)
         if topic < 0:
             return False
@@ -415,6 +426,7 @@ class Decoder:
         rows.numbers[row + 6] = start
         rows.numbers[row + 7] = stop - start
         rows.numbers[row + 8] = generic_size
+        rows.numbers[row + 9] = queues
         self._used += 1
         self._extras_end = stop
         self._size_bytes += _RECORD_OVERHEAD + generic_size + stop - start + end - body_at
@@ -435,8 +447,12 @@ class Decoder:
             letter = source[places[i]]
             if letter == 98:  # b
                 self._chosen[_TOPIC] = i
+            elif letter == 100:  # d
+                self._chosen[_QUEUES] = i
             elif letter >= 101 and letter <= 106:  # e to j
                 self._chosen[letter - 100] = i
+            elif letter == 108:  # l
+                self._chosen[_RECONSUMED_MAX] = i
             elif letter == 109:  # m
                 self._chosen[_BATCH] = i
         return 0
@@ -463,6 +479,13 @@ class Decoder:
         return (
             i < 0 or equal_bytes(b"false", source, places[i + 2], places[i + 3]) or equal_bytes(b"0", source, places[i + 2], places[i + 3])
         )
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _is_said(self, chosen: cython.Py_ssize_t) -> cython.bint:
+        """Say whether a field is there, and not empty."""
+        i: cython.Py_ssize_t = self._chosen[chosen]
+        return i >= 0 and self._fields.places[i + 3] > 0
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -24,6 +24,7 @@ __all__ = [
     "ONEWAY",
     "OPAQUE",
     "ORDERS",
+    "QUEUES",
     "QUEUE_ID",
     "TOPIC",
     "V2",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 # The columns of a row: int32 each.
-COLUMNS: Final = 9
+COLUMNS: Final = 10
 OPAQUE: Final = 0
 FLAGS: Final = 1
 TOPIC: Final = 2  # an index of `Sends.topics`
@@ -43,6 +44,7 @@ BODY_SIZE: Final = 5
 EXTRA_AT: Final = 6  # in `Sends.extras`
 EXTRA_SIZE: Final = 7
 GENERIC_SIZE: Final = 8  # what key and headers take in the record (`generic`)
+QUEUES: Final = 9  # how many queues the topic is to have if it is not there; 0: nothing is said about that
 
 # Bits of FLAGS.
 ONEWAY: Final = 1  # nothing may be answered

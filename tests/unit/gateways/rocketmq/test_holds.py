@@ -9,7 +9,7 @@ from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.rocketmq_limits import PULL_LOOKS_NS_PER_TURN_MAX
 from tests.unit.core.fakes import FakeReader
 
-from .harness import Members, Talk, Told, World, bodies
+from .harness import SECOND_NS, Members, Talk, Told, World, bodies
 
 if TYPE_CHECKING:
     from polymq.wire.slices import Slice
@@ -212,6 +212,20 @@ def test_answers_wait_for_room(world: World, talk: Talk, monkeypatch: pytest.Mon
     for _ in range(10):
         world.turn()
     assert len([bodies(answer) for answer in talk.hear()]) == 10
+    assert not talk.client.pulls
+
+
+def test_many_whose_time_is_over_are_answered_over_some_turns(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polymq.gateways.rocketmq.client.PULLS_WOKEN_PER_TURN_MAX", 10)
+    world.connect().put("T")
+    for _ in range(35):
+        assert talk.pull("T", 1, suspendTimeoutMillis=1000) is None
+    world.clock.now_ns += 2 * SECOND_NS
+    answered = []
+    for _ in range(6):
+        world.pump.end_turn()
+        answered.append(len(talk.hear()))
+    assert (max(answered), sum(answered)) == (10, 35)
     assert not talk.client.pulls
 
 

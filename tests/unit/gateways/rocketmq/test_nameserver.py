@@ -12,6 +12,7 @@ from polymq.errors import Refusal
 from polymq.gateways.contract import Peer
 from polymq.gateways.rocketmq import nameserver
 from polymq.gateways.rocketmq.answers import Answer, RequestProblem, refused
+from polymq.gateways.rocketmq.nameserver import NO_ROUTE
 from polymq.gateways.rocketmq.registry import Registry
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.events import Request
@@ -112,7 +113,7 @@ def test_without_the_switch_it_is_not_but_the_template_is_there() -> None:
         "No topic route info in name server for the topic: new\nSee http://rocketmq.apache.org/docs/faq/ for further details."
     )
     [queues] = names.route("TBW102")["queueDatas"]
-    assert (queues["perm"], queues["readQueueNums"]) == (7, 4)
+    assert (queues["perm"], queues["readQueueNums"]) == (7, 8)
     names.house.auto_create_topics = False
     names.no_route("TBW102")
     assert names.topics == []
@@ -125,9 +126,11 @@ def test_what_no_topic_can_be_called_has_no_route(topic: str) -> None:
     assert names.topics == []
 
 
-def test_a_request_without_a_topic_is_an_error() -> None:
-    found = Names().answer(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-    assert (found.code, found.remark) == (ResponseCode.SYSTEM_ERROR, "the custom field <topic> is null")
+def test_a_request_without_a_topic_is_one_for_nothing() -> None:
+    names = Names()
+    for found in (names.answer(RequestCode.GET_ROUTEINFO_BY_TOPIC), names.answer(RequestCode.GET_ROUTEINFO_BY_TOPIC, other="field")):
+        assert (found.code, found.remark) == (ResponseCode.TOPIC_NOT_EXIST, NO_ROUTE % "null")
+    assert names.topics == []
 
 
 @pytest.mark.parametrize("topic", ["SELF_TEST_TOPIC", "DefaultCluster", "broker-a", "DefaultCluster_REPLY_TOPIC", "OFFSET_MOVED_EVENT"])

@@ -6,6 +6,7 @@ import pytest
 
 from polymq.core.access import Action, Permission, Principal
 from polymq.core.patterns import EVERYTHING
+from polymq.limits import NAME_SIZE_BYTES_MAX, OFFSET_MAX
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.wire.tickets import TicketState
 
@@ -38,7 +39,7 @@ def query(talk: Talk, *, group: str = "G", topic: str = "T", queue: int = 0, **m
     return talk.ask(QUERY, {"consumerGroup": group, "topic": topic, "queueId": queue} | more)
 
 
-@pytest.mark.parametrize(("offset", "kept"), [(3, 3), (0, 0), (5, 5), (9, 5)])
+@pytest.mark.parametrize(("offset", "kept"), [(3, 3), (0, 0), (5, 5), (9, 9), ((1 << 63) - 1, OFFSET_MAX)])
 def test_what_is_committed_is_found_again(talk: Talk, offset: int, kept: int) -> None:
     assert commit(talk, offset).code == 0
     assert query(talk).ext["offset"] == str(kept)
@@ -48,6 +49,18 @@ def test_the_last_commit_counts_even_if_it_is_less(talk: Talk) -> None:
     commit(talk, 4)
     commit(talk, 1)
     assert query(talk).ext["offset"] == "1"
+
+
+def test_who_has_committed_what_is_not_there_yet_is_told_where_the_end_is(talk: Talk) -> None:
+    commit(talk, 9)
+    answer = talk.pull("T", 9)
+    assert answer is not None
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "5")
+    for _ in range(5):
+        talk.put("T")
+    assert query(talk).ext["offset"] == "9"
+    commit(talk, 3)
+    assert query(talk).ext["offset"] == "3"
 
 
 def test_a_commit_below_the_first_message_is_of_the_first(world: World, talk: Talk) -> None:
@@ -71,7 +84,9 @@ def test_a_queue_that_is_not_there_begins_and_ends_at_0(talk: Talk) -> None:
     for answer in (query(talk, topic="U"), query(talk, queue=9)):
         assert (answer.code, answer.ext["offset"]) == (0, "0")
     assert query(talk, topic="U", setZeroIfNotFound="false").code == ResponseCode.QUERY_NOT_FOUND
-    assert commit(talk, 1, topic="U").code == ResponseCode.TOPIC_NOT_EXIST
+    for answer in (commit(talk, 1, topic="U"), commit(talk, 1, queue=9)):
+        assert answer.code == 0
+    assert talk.world.house.topics.queues(talk.client.session, "U") is None
 
 
 def test_an_unknown_offset_can_be_committed(world: World, talk: Talk) -> None:
@@ -85,6 +100,7 @@ def test_an_unknown_offset_can_be_committed(world: World, talk: Talk) -> None:
 
 def test_a_group_without_a_name_is_none(world: World, talk: Talk) -> None:
     assert commit(talk, 3, group="").code == 0
+    assert commit(talk, 3, group="g" * (NAME_SIZE_BYTES_MAX + 1)).code == 0
     assert not world.broker.catalogue.topics["", "T"].groups
     assert query(talk, group="").ext["offset"] == "0"
     assert talk.ask(UPDATE, {"topic": "", "queueId": 0, "commitOffset": 1}).code == 0

@@ -359,3 +359,19 @@ def test_a_pull_passes_over_what_is_over_by_its_own_time(world: World, talk: Tal
     answer = talk.pull("T", 2)
     assert answer is not None
     assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "3")
+
+
+@pytest.mark.parametrize(("most", "count"), [(0, 5), (100, 1), (600, 1), (1100, 2), (1600, 3)])
+def test_messages_come_from_one_piece_of_the_log_after_the_other(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch, most: int, count: int
+) -> None:
+    for number in range(5):
+        talk.put("T", b"%d" % number * 400)
+    take = FakeReader.take
+    monkeypatch.setattr(FakeReader, "take", lambda self, _count_max, size_max: take(self, 1, size_max))
+    answer = talk.pull("T", maxMsgBytes=most)
+    assert [body[:1] for body in bodies(answer)] == [b"0", b"1", b"2", b"3", b"4"][:count]
+    assert answer is not None
+    assert answer.ext["nextBeginOffset"] == str(count)
+    rest = talk.pull("T", count, maxMsgNums=1)
+    assert (count == 5 and rest is None) or [body[:1] for body in bodies(rest)] == [b"%d" % count]

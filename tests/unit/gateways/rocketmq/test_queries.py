@@ -6,9 +6,10 @@ from polymq.core.access import Action, Permission, Principal
 from polymq.core.patterns import EVERYTHING
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import parse_offset_message_id, physical_offset
+from polymq.protocols.rocketmq.properties import parse
 from polymq.wire.records import Message
 
-from .harness import Talk, World, bodies
+from .harness import Talk, World, bodies, messages
 
 FOREVER = (1 << 63) - 1
 
@@ -38,6 +39,29 @@ def test_a_message_is_found_by_its_id(talk: Talk) -> None:
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark is not None
         assert str(physical) in answer.remark
+
+
+def test_a_message_that_waits_is_found_by_its_id(world: World, talk: Talk) -> None:
+    ids = [
+        talk.put("T", body, queue=2, properties=f"{later}\x02").ext["msgId"]
+        for body, later in ((b"a", "DELAY\x013"), (b"b", "TIMER_DELAY_SEC\x015"))
+    ]
+    stranger = world.connect()
+    stranger.client.session = world.broker.session(Principal("x", "elsewhere"))
+    found = [parse_offset_message_id(each) for each in ids]
+    for after_s in (0, 20):
+        world.wait(after_s)
+        for place, queue, body in zip(found, (2, 0), (b"a", b"b"), strict=True):
+            assert place is not None
+            (message,) = messages(talk.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": place[2]}))
+            assert (message.topic, message.queue_id, message.body) == ("SCHEDULE_TOPIC_XXXX", queue, body)
+            assert parse(message.properties)["REAL_TOPIC"] == "T"
+            assert stranger.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": place[2]}).code == ResponseCode.SYSTEM_ERROR
+    place = found[0]
+    assert place is not None
+    assert talk.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": place[2] + 7}).code == ResponseCode.SYSTEM_ERROR
+    talk.client.session.delete_topic("T")
+    assert talk.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": place[2]}).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_a_message_on_the_disk_is_waited_for_and_goes_with_its_asker(world: World, talk: Talk) -> None:
@@ -73,11 +97,13 @@ def test_messages_are_found_by_one_of_their_keys(talk: Talk) -> None:
     assert talk.ask(RequestCode.QUERY_MESSAGE, ask("")).code == ResponseCode.QUERY_NOT_FOUND
 
 
-def test_a_unique_key_is_a_key_as_well_but_no_key_is_a_unique_one(talk: Talk) -> None:
+def test_a_unique_key_is_a_key_as_well_and_the_other_way_round(talk: Talk) -> None:
     talk.put("T", b"a", properties="UNIQ_KEY\x01u1\x02KEYS\x01k\x02")
     talk.put("T", b"b", properties="KEYS\x01u1\x02")
     assert bodies(talk.ask(RequestCode.QUERY_MESSAGE, ask("u1", unique=True))) == [b"a"]
     assert bodies(talk.ask(RequestCode.QUERY_MESSAGE, ask("u1"))) == [b"a", b"b"]
+    talk.put("T", b"c", properties="KEYS\x01k l\x02")
+    assert bodies(talk.ask(RequestCode.QUERY_MESSAGE, ask("k", unique=True))) == [b"a", b"c"]
 
 
 def test_the_time_range_counts(world: World, talk: Talk) -> None:

@@ -42,6 +42,30 @@ def test_a_send_makes_the_topic_and_says_where_the_message_is(world: World, talk
     assert talk.put("T", queue=2).ext["queueOffset"] == "1"
 
 
+@pytest.mark.parametrize(("asked", "made"), [(1, 1), (3, 3), (8, 8), (9, 8), (1000, 8), (0, 4), (-1, 4)])
+@pytest.mark.parametrize("properties", ["", "DELAY\x013\x02"])
+def test_a_topic_gets_as_many_queues_as_its_first_sender_asks_for(world: World, talk: Talk, asked: int, made: int, properties: str) -> None:
+    assert talk.put("T", d=asked, properties=properties).code == 0
+    assert talk.put("T", d=made + 1).code == 0
+    assert world.house.topics.queues(talk.client.session, "T") == made
+    world.house.facts.queues = 16
+    talk.put("U", d=1000)
+    assert world.house.topics.queues(talk.client.session, "U") == 16
+    world.house.auto_create_topics = False
+    assert talk.put("V", d=asked).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+@pytest.mark.parametrize("field", ["d", "l"])
+def test_what_is_no_number_is_found_also_where_nobody_needs_it(talk: Talk, field: str) -> None:
+    talk.put("T")
+    said = {"a": "P", "b": "T", "e": 0, "f": 0, "g": 1, "h": 0}
+    assert talk.ask(RequestCode.SEND_MESSAGE_V2, said | {field: "x"}).code == ResponseCode.SYSTEM_ERROR
+    assert talk.ask(RequestCode.SEND_MESSAGE_V2, said | {field: "7"}).code == 0
+    long = {"producerGroup": "P", "topic": "T", "queueId": 0, "sysFlag": 0, "bornTimestamp": 1, "flag": 0}
+    name = {"d": "defaultTopicQueueNums", "l": "maxReconsumeTimes"}[field]
+    assert talk.ask(RequestCode.SEND_MESSAGE, long | {name: "x"}).code == 0
+
+
 @pytest.mark.parametrize("binary", [False, True])
 def test_many_sends_at_once_go_to_their_queues_and_each_is_answered(world: World, talk: Talk, *, binary: bool) -> None:
     frames = [
