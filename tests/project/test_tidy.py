@@ -53,9 +53,12 @@ UNTESTED = {
     "polymq.testing.operators": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.options": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.process": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.phpmq_clients": "clients of the crash test and of the simulator, whose judges are tested",
+    "polymq.testing.rocketmq_clients": "clients of the crash test and of the simulator, whose judges are tested",
     "polymq.testing.sectors": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.simulate": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.trace": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.witness": "puts together what has tests of its own",
     "polymq.testing.world": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.wire.tickets": "one enumeration",
 }
