@@ -142,8 +142,8 @@ class CrashWorld:
         except OSError:
             return None
 
-    def dial(self, port: str) -> SocketStream | None:
-        """Reach one of the broker's other ports, if it is up."""
+    def dial(self, port: str, on_end: Callable[[], None] | None = None) -> SocketStream | None:
+        """Reach one of the broker's other ports, if it is up. When it hangs up cannot be seen from outside."""
         if not self._broker.running:
             return None
         try:

@@ -53,6 +53,8 @@ UNTESTED = {
     "polymq.testing.operators": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.options": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.process": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.other_ports": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
+    "polymq.testing.others": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.phpmq_clients": "clients of the crash test and of the simulator, whose judges are tested",
     "polymq.testing.rocketmq_clients": "clients of the crash test and of the simulator, whose judges are tested",
     "polymq.testing.sectors": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",

@@ -28,6 +28,7 @@ class Copies:
         self._ledger = ledger
         self._asked: dict[tuple[str, int], list[Publication]] = {}
         self._places: dict[tuple[str, int], dict[int, int]] = {}
+        self._shown_before: dict[tuple[str, int], set[int]] = {}  # places before the last loss of power
         self._serials: dict[int, int] = {}  # by place
 
     def add_topic(self, topic: str) -> None:
@@ -98,21 +99,23 @@ class Copies:
         for (topic, _), copies in self._asked.items():
             for copy in copies:
                 at_ns = copy.promised_ns
-                kept = at_ns is not None and loss.log_keeps(topic, None, at_ns)
+                # That there is such a topic is in the journal.
+                kept = at_ns is not None and loss.log_keeps(topic, None, at_ns) and loss.journal_keeps(at_ns)
                 if at_ns is not None and copy.due_wall_ns:
-                    kept = kept and loss.journal_keeps(at_ns) and loss.log_keeps(topic, None, at_ns, schedule=True)
+                    kept = kept and loss.log_keeps(topic, None, at_ns, schedule=True)
                 copy.promised_ns = at_ns if kept else None
-        # What was seen is not followed over a loss of power: a place may be given to another message.
+        # Where it was seen is not followed over a loss of power: a place may be given to another message. That it was seen counts.
+        for key, places in self._places.items():
+            self._shown_before.setdefault(key, set()).update(places)
         self._places.clear()
         self._serials.clear()
 
     def owed(self) -> list[Publication]:
         """List the copies that were confirmed, and of which not so many have been seen."""
-        return [
-            copies[0]
-            for (topic, serial), copies in self._asked.items()
-            if len(self._places.get((topic, serial), ())) < self._least(topic, serial)
-        ]
+        return [copies[0] for (topic, serial), copies in self._asked.items() if self._shown(topic, serial) < self._least(topic, serial)]
+
+    def _shown(self, topic: str, serial: int) -> int:
+        return len(self._shown_before.get((topic, serial), set()) | set(self._places.get((topic, serial), ())))
 
     def _least(self, topic: str, serial: int) -> int:
         return sum(each.promised_ns is not None for each in self._all_of(topic, serial))
@@ -135,7 +138,7 @@ class Copies:
             if gone:
                 raise PromiseBrokenError(f"message {key[1]} was shown at {min(gone):016x} of {key[0]}, and is not there")
         here = {(each.topic, each.serial) for each in self._ledger.publications.values() if each.topic in self.topics}
-        for topic, serial in here | set(self._asked):
+        for topic, serial in sorted(here | set(self._asked)):
             least, found = self._least(topic, serial), len(self._places.get((topic, serial), ()))
             if found < least:
                 raise PromiseBrokenError(f"message {serial} should be in {topic} {least} times, and is {found} times")

@@ -219,6 +219,10 @@ class Ledger:
                 publication.promised_ns = now_ns
             self._is_there(publication.topic)
 
+    def check_journal(self, sent_ns: int, what: str) -> None:
+        """Something was confirmed that is in the journal. Raises PromiseBrokenError if that takes nothing any more."""
+        self._check_open(JOURNAL, sent_ns, what)
+
     def _is_there(self, name: str) -> None:
         topic = self.book.topic(name)
         if topic.confirmed_ns is None:

@@ -101,7 +101,12 @@ class PhpmqConsumer(Client):
         super().disconnect()
 
     def _reach(self) -> ClientStream | None:
-        return self._told.dial("phpmq")
+        return self._told.dial("phpmq", self._broken)
+
+    def _broken(self) -> None:
+        """The broker has hung up, and gives what was here to others, before this end knows."""
+        if self._window is not None:
+            self._told.witness.windows.ended(self._window)
 
     def _opened(self) -> None:
         self._reader = FrameReader()
@@ -124,6 +129,8 @@ class PhpmqConsumer(Client):
             self._output += consume(self.queue, size)
 
     def _took(self, data: bytes) -> None:
+        if self._window is None or self._window.life != self.world.ledger.life:
+            return  # what a process has said that is gone
         for message in self._reader.feed(data):
             if isinstance(message, Violation):
                 raise PromiseBrokenError(f"{self.connection.name}: {message.reason}")

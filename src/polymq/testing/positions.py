@@ -40,6 +40,7 @@ class Commit:
     spot: Spot
     offset: int
     life: int
+    sent_ns: int
     done_ns: int | None = None
     over: bool = False
 
@@ -67,7 +68,7 @@ class Positions:
 
     def commits_at(self, spot: Spot, offset: int) -> Commit:
         """A group asks for its position to be kept."""
-        commit = Commit(spot, offset, self._ledger.life)
+        commit = Commit(spot, offset, self._ledger.life, self._ledger.clock.monotonic_ns())
         position = self._positions.setdefault(spot, _Position())
         position.open.append(commit)
         return commit
@@ -75,6 +76,7 @@ class Positions:
     def confirmed(self, commit: Commit) -> None:
         """That was answered with success."""
         self.commits += 1
+        self._ledger.check_journal(commit.sent_ns, f"position {commit.offset} of {commit.spot}")
         commit.done_ns = self._ledger.clock.monotonic_ns()
         position = self._positions[commit.spot]
         position.open.remove(commit)
@@ -110,6 +112,9 @@ class Positions:
     def stopped(self) -> None:
         """The process is gone: what was not confirmed was kept, or never will be."""
         for position in self._positions.values():
+            late = min((each.offset for each in position.open if each.over), default=None)
+            if late is not None:
+                position.done = [each for each in position.done if each.offset <= late]
             # One of them may have been the last; the smaller ones as well, if the journal ends there.
             position.sent = sorted({0, *position.sent[-1:], *(each.offset for each in position.open)})
             position.open.clear()
@@ -123,7 +128,6 @@ class Positions:
                     position.sent.append(commit.offset)
             position.sent.sort()
             position.done = [each for each in position.done if loss.journal_keeps(each.done_ns or _NEVER_NS)]
-        self._seen.clear()
 
     def moved(self, spot: Spot, asked: int, offered: int) -> None:
         """A group asked for what a queue does not have: only a loss of power may take what was there."""

@@ -59,6 +59,7 @@ class RocketmqClient(Client):
         super().__init__(world, name)
         self._told = world
         self._reader = FrameReader()
+        self._life = -1
         self._opaque = 0
         self._asked: dict[int, Callable[[Frame], None]] = {}
 
@@ -73,6 +74,7 @@ class RocketmqClient(Client):
     def _opened(self) -> None:
         self._reader = FrameReader()
         self._asked.clear()
+        self._life = self.world.ledger.life
 
     def _ask(self, code: int, ext: Mapping[str, object], then: Callable[[Frame], None], body: bytes = b"") -> None:
         self._opaque += 1
@@ -80,6 +82,8 @@ class RocketmqClient(Client):
         self._output += request(code, self._opaque, ext, body)
 
     def _took(self, data: bytes) -> None:
+        if self._life != self.world.ledger.life:
+            return  # what a process has said that is gone: a loss of power may have taken it
         for frame in self._reader.feed(data):
             if not frame.is_answer:
                 continue

@@ -98,6 +98,7 @@ class Windows:
             window.again += 1
             fate.wanted = True
             self._copies.asks(serial, window.queue)
+            self._lifetimes.setdefault(serial, [(0, 0)])  # nothing was said of it, so far: it lived for ever
             self.lives(serial, lifetime_s)
         else:
             window.settles.append(message_id)

@@ -11,6 +11,7 @@ from polymq.testing.windows import Windows
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
 
     from polymq.testing.clients import ClientStream
     from polymq.testing.durability import Loss
@@ -47,8 +48,8 @@ class WitnessedSurroundings(Surroundings, Protocol):
     # Messages, by what published them.
     sent: Counter[str]
 
-    def dial(self, port: str) -> ClientStream | None:
-        """Reach the broker at one of its ports, if it is up."""
+    def dial(self, port: str, on_end: Callable[[], None] | None = None) -> ClientStream | None:
+        """Reach the broker at one of its ports, if it is up; `on_end` is called when it hangs up, where that can be seen."""
 
     def topics_of(self, protocol: str) -> list[TopicPlan]:
         """Say what a protocol's clients publish to now."""

@@ -157,6 +157,14 @@ def test_a_lifetime_counts_down(stage: Stage, given: int, waited_s: int, shown: 
     stage.dispatch(stage.consumer(), 1, lifetime_s=shown)
 
 
+@pytest.mark.parametrize("shown", [0, 60])
+def test_a_message_put_back_has_its_old_lifetime_or_the_new_one(stage: Stage, shown: int) -> None:
+    first = stage.consumer()
+    stage.dispatch(first, 1)
+    stage.settle(first, 1, Settle.AGAIN, lifetime_s=60)
+    stage.dispatch(first, 1, copy=100, lifetime_s=shown)
+
+
 @pytest.mark.parametrize(("given", "waited_s", "shown"), [(60, 10, 49), (60, 0, 62), (60, 0, 0), (0, 0, 60)])
 def test_a_wrong_lifetime_is_noticed(stage: Stage, given: int, waited_s: int, shown: int) -> None:
     stage.windows.lives(1, given)
