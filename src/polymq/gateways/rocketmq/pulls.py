@@ -334,7 +334,7 @@ def _read_on(pull: Pull, reader: Reader) -> None:
     at = PULL_HEAD_SIZE_BYTES
     buffer = house.scratch
     count_left, size_left = pull.count_max, pull.size_max
-    begun = pull.next
+    begun, now_ns = pull.next, house.clock.wall_ns()
     scan_left, scan_size_left = PULL_SCAN_RECORDS_MAX, PULL_SCAN_SIZE_BYTES_MAX
     while True:
         piece = reader.take(count_left if wanted is None else min(_SCAN_COUNT, scan_left), max(size_left, 1))
@@ -349,7 +349,9 @@ def _read_on(pull: Pull, reader: Reader) -> None:
             if at > PULL_HEAD_SIZE_BYTES:
                 larger[:at] = buffer[:at]
             buffer = larger
-        at, count, pull.next, scanned = encode_stored(buffer, at, piece, spot, wanted, count_left, size_left)
+        at, count, pull.next, scanned = encode_stored(
+            buffer, at, piece, spot, wanted, count_left, size_left, now_ns=now_ns, left_out=house.left_out
+        )
         count_left -= count
         size_left = pull.size_max - (at - PULL_HEAD_SIZE_BYTES)
         scan_left -= scanned

@@ -21,7 +21,8 @@ from polymq.protocols.rocketmq.events import BINARY, FLAGS, ONEWAY, OPAQUE
 from polymq.protocols.rocketmq.header import decode_binary, decode_json
 from polymq.protocols.rocketmq.ids import physical_offset
 from polymq.protocols.rocketmq.names import dead_letter_topic, group_of, is_dead_letter_topic, is_retry_topic, send_problem, topic_problem
-from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, encode_records, make_message
+from polymq.protocols.rocketmq.send_records import encode_records
+from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, make_message
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 from polymq.wire.records import encode_message
 

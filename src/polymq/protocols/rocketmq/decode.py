@@ -333,6 +333,7 @@ class Decoder:
         row: cython.Py_ssize_t
         start: cython.Py_ssize_t = self._extras_end
         stop: cython.Py_ssize_t
+        generic_size: cython.Py_ssize_t
         fields: Fields = self._fields
         rows: Rows = self._rows
         if end - body_at > self._body_size_max:
@@ -357,6 +358,7 @@ class Decoder:
         stop = self._keep_properties(source, start)
         if stop < 0 or not self._keep_rest(source, data, start, body_at, end, sys_flag, reconsumed):
             return False
+        generic_size = self._keeper.generic_size
         rows.reserve_rows(self._used)
         row = _COLUMNS * self._used
         rows.numbers[row] = fields.opaque
@@ -367,9 +369,10 @@ class Decoder:
         rows.numbers[row + 5] = end - body_at
         rows.numbers[row + 6] = start
         rows.numbers[row + 7] = stop - start
+        rows.numbers[row + 8] = generic_size
         self._used += 1
         self._extras_end = stop
-        self._size_bytes += _RECORD_OVERHEAD + stop - start + end - body_at
+        self._size_bytes += _RECORD_OVERHEAD + generic_size + stop - start + end - body_at
         return True
 
     @cython.cfunc

@@ -20,6 +20,7 @@ __all__ = [
     "EXTRA_AT",
     "EXTRA_SIZE",
     "FLAGS",
+    "GENERIC_SIZE",
     "ONEWAY",
     "OPAQUE",
     "ORDERS",
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 # The columns of a row: int32 each.
-COLUMNS: Final = 8
+COLUMNS: Final = 9
 OPAQUE: Final = 0
 FLAGS: Final = 1
 TOPIC: Final = 2  # an index of `Sends.topics`
@@ -41,6 +42,7 @@ BODY_AT: Final = 4  # in `Sends.view`
 BODY_SIZE: Final = 5
 EXTRA_AT: Final = 6  # in `Sends.extras`
 EXTRA_SIZE: Final = 7
+GENERIC_SIZE: Final = 8  # what key and headers take in the record (`generic`)
 
 # Bits of FLAGS.
 ONEWAY: Final = 1  # nothing may be answered

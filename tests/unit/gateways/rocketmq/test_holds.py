@@ -136,10 +136,10 @@ def test_a_turn_looks_messages_through_for_so_long(world: World, talk: Talk, mon
     looks: list[int] = []
     encode = stored.encode_stored
 
-    def slowly(*most: Any) -> Any:
+    def slowly(*most: Any, **more: Any) -> Any:
         looks.append(1)
         world.clock.now_ns += PULL_LOOKS_NS_PER_TURN_MAX // 2
-        return encode(*most)
+        return encode(*most, **more)
 
     monkeypatch.setattr("polymq.gateways.rocketmq.pulls.encode_stored", slowly)
     pieces = [talk.pull_frame("T", 1, group=f"G{index}", flags=4, subscription="A") for index in range(10)]
