@@ -27,6 +27,7 @@ from polymq.clients.rocketmq import ConsumeOptions, RocketMQConsumer, RocketMQOp
 from polymq.clients.rocketmq_messages import RESERVED
 from polymq.protocols.rocketmq.names import to_topic
 from tests.interop.matrix_table import MARK, Shown
+from tests.interop.nats_clients import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -116,8 +117,7 @@ class NsqReader(Reader):
             max_in_flight=WINDOW,
             max_tries=0,
         )
-        while not self._reader.conns:
-            await asyncio.sleep(0.01)
+        assert await eventually(lambda: bool(self._reader.conns), timeout_s=TIMEOUT_S)
 
     def _handle(self, message: Any) -> bool | None:
         message.enable_async()

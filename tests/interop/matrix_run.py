@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tests.interop.matrix_publishers import PUBLISHERS
 from tests.interop.matrix_readers import AGAIN, LIVE, READERS, NatsReader, Reader, read_log
 from tests.interop.matrix_traffic import COUNT, Parcel, topic_of, traffic
+from tests.interop.nats_clients import eventually
 
 if TYPE_CHECKING:
     from polymq.testing.server import PolymqServer
@@ -21,7 +22,6 @@ BATCH = 100
 AHEAD_MAX = 1_500
 KILL_AT = 4_000
 PATIENCE_S = 90
-POLL_S = 0.005
 
 
 @dataclass(repr=False, eq=False)
@@ -56,8 +56,7 @@ async def publish(row: Row, server: PolymqServer) -> None:
     for first in range(0, COUNT, BATCH):
         left = row.parcels[first : first + BATCH]
         while left:
-            while first - row.slowest() > AHEAD_MAX:
-                await asyncio.sleep(POLL_S)
+            await eventually(lambda first=first: first - row.slowest() <= AHEAD_MAX, timeout_s=PATIENCE_S)
             for each in left:
                 row.tries[each.number] += 1
                 row.begun_ns[each.number] = row.begun_ns[each.number] or time.time_ns()
@@ -71,8 +70,7 @@ async def publish(row: Row, server: PolymqServer) -> None:
 
 async def kill(row: Row, server: PolymqServer) -> None:
     """Kill the broker when everybody is at work, and start it again."""
-    while row.acknowledged_count < KILL_AT:
-        await asyncio.sleep(POLL_S)
+    await eventually(lambda: row.acknowledged_count >= KILL_AT, timeout_s=PATIENCE_S)
     live = row.readers[LIVE]
     assert isinstance(live, NatsReader)
     await row.is_publishing.wait()
@@ -106,8 +104,7 @@ async def play(publisher: str, server: PolymqServer) -> Row:
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             group.create_task(kill(row, server))
             await group.create_task(publish(row, server))
-            while not is_complete(row):
-                await asyncio.sleep(POLL_S)
+            await eventually(lambda: is_complete(row), timeout_s=PATIENCE_S)
     except TimeoutError:
         pass
     for reader in row.readers.values():

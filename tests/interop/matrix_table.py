@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.interop.matrix_traffic import Parcel
 
-__all__ = ["MARK", "PROTOCOLS", "READERS", "READS", "WRITES", "Record", "Shown", "expected", "left_out", "record_of"]
+__all__ = ["MARK", "NAMES", "PROTOCOLS", "READERS", "READS", "WRITES", "Record", "Shown", "expected", "left_out", "record_of"]
 
 PROTOCOLS = ("nsq", "nats", "rocketmq", "phpmq")
 READERS = (*PROTOCOLS, "spark")
@@ -41,6 +41,19 @@ READS = {
     },
     "phpmq": {"ttl": "TTL"},
     "spark": {"time": "timestamp", "key": "key", "headers": "headers", "tags": "header TAGS", "reply": "header reply-to"},
+}
+# What topics are called, by the core's name; None: the protocol has no name for it. Half of them have to be written otherwise by somebody.
+NAMES: dict[str, dict[str, str | None]] = {
+    core: dict(zip(PROTOCOLS, names, strict=True))
+    for core, *names in (
+        ("orders.eu-1", "orders.eu-1", "orders.eu-1", "orders%2Eeu-1", "orders.eu-1"),
+        ("two words", None, None, "two%20words", "two words"),
+        ("größe", None, "größe", None, "größe"),
+        ("a..b", "a..b", None, "a%2E%2Eb", "a..b"),
+        ("a.*", None, None, "a%2E%2A", "a.*"),
+        ("100%", None, "100%", "100%", "100%"),
+        ("line%0Abreak", None, "line%0Abreak", "line%250Abreak", "line\nbreak"),
+    )
 }
 # Names that are RocketMQ's own: what they would say is not the publisher's to say.
 SYSTEM_NAMES = frozenset({"UNIQ_KEY", "DELAY", "WAIT"})

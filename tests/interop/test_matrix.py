@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from tests.interop.matrix_readers import Reader, Sighting
     from tests.interop.matrix_run import Row
-    from tests.interop.matrix_traffic import Parcel
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -21,6 +21,7 @@ from polymq.testing.server import PolymqServer
 from tests.interop.matrix_publishers import PUBLISHERS
 from tests.interop.matrix_table import PROTOCOLS
 from tests.interop.matrix_traffic import Parcel
+from tests.interop.nats_clients import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -35,6 +36,11 @@ POLL_S = 0.005
 
 def parcels(first: int, count: int) -> list[Parcel]:
     return [Parcel(number, b"%d" % number) for number in range(first, first + count)]
+
+
+async def until(check: Callable[[], bool]) -> None:
+    """Wait until something is so; what is not in time is said by what is asserted next."""
+    await eventually(check, timeout_s=PATIENCE_S)
 
 
 @dataclass(repr=False, eq=False)
@@ -55,8 +61,7 @@ class Publishing:
             await each.open()
         self.is_open = True
         for turn, first in enumerate(range(0, self.count, BATCH)):
-            while not may_go_on():
-                await asyncio.sleep(POLL_S)
+            await until(may_go_on)
             left = parcels(first, BATCH)
             while left:
                 for parcel in left:
@@ -65,14 +70,6 @@ class Publishing:
                 left = [parcel for parcel in left if parcel.number not in self.acknowledged]
         for each in publishers:
             await each.close()
-
-
-async def until(check: Callable[[], bool]) -> None:
-    """Wait until something is so; what is not in time is said by what is asserted next."""
-    for _ in range(round(PATIENCE_S / POLL_S)):
-        if check():
-            return
-        await asyncio.sleep(POLL_S)
 
 
 def test_groups_of_three_protocols_each_get_everything(tmp_path: Path) -> None:
