@@ -100,6 +100,10 @@ coverage: setup ## unit tests with branch coverage, uncompiled (compiled modules
 example: setup ## write polymq.example.toml again
 	@$(PYTHON_ENV)/python -c 'from polymq import config; print(config.example(), end="")' >polymq.example.toml
 
+.PHONY: conversions
+conversions: setup ## write docs/CONVERSIONS.md again: what becomes of fields between protocols
+	@$(PYTHON_ENV)/python -m tests.conversions
+
 .PHONY: clean
 clean: ## remove what was built; data and .venv stay
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage*

@@ -15,7 +15,7 @@
 
 enum mode {
     MODE_PUB, MODE_MPUB, MODE_SUB, MODE_BOTH, MODE_LATENCY, MODE_IDLE,
-    MODE_NATS_PUB, MODE_NATS_BOTH, MODE_NATS_REQUEST, MODE_NATS_IDLE,
+    MODE_NATS_PUB, MODE_NATS_BOTH, MODE_NATS_SUB, MODE_NATS_REQUEST, MODE_NATS_IDLE,
     MODE_ROCKETMQ_SEND, MODE_ROCKETMQ_BATCH, MODE_ROCKETMQ_PULL, MODE_ROCKETMQ_ANYWHERE
 };
 enum role { ROLE_PUBLISHER, ROLE_CONSUMER, ROLE_TIMED, ROLE_IDLE };
@@ -67,6 +67,8 @@ struct options {
     uint32_t queues;  /* of the topic, the first so many */
     uint64_t warm_up; /* messages before the clock starts */
     bool binary;      /* headers in RocketMQ's own form instead of JSON */
+    bool foreign;     /* what is pulled was made by others, and comes while it is pulled */
+    bool ready;       /* say when everybody who receives is there */
 };
 
 /* What publishers send: `count` commands, one after the other, prepared once and sent again and again. */
@@ -198,6 +200,7 @@ void run_prepare(struct run *run);
 void run_end(bool complete);
 void execute(struct run *run);
 double cpu_seconds(void);
+void say_ready(const struct options *options);
 void report_begin(const struct run *run, uint64_t done, bool complete);
 void report_slices(const struct run *run);
 void report_samples(const struct run *run);

@@ -166,6 +166,7 @@ static void begin(struct run *run) {
             consumer_begin(run, connection);
         }
     }
+    say_ready(&run->options);
     push_publishers(run);
     if (run->options.mode == MODE_LATENCY) start_timer(run);
 }

@@ -75,6 +75,8 @@ _SEND_FIELDS: Final = {
     b"reconsumeTimes": 6,
     b"batch": 7,
 }
+# Bits of sysFlag: parts of transactions, and a body that is packed.
+_NOT_AN_APPEND = cython.declare(cython.longlong, 0xD)
 _NO_VIEW: Final = memoryview(b"")
 _NOT_PLAIN: Final = -1
 
@@ -342,7 +344,7 @@ class Decoder:
             self._choose_letters(source)
         else:
             self._choose_names(source)
-        if not self._is_plain_batch(source) or not self._integer(source, _SYS_FLAG, _I32_MAX) or self._number & 0xC:
+        if not self._is_plain_batch(source) or not self._integer(source, _SYS_FLAG, _I32_MAX) or self._number & _NOT_AN_APPEND:
             return False
         sys_flag = self._number
         if not self._integer(source, _QUEUE, _I32_MAX):

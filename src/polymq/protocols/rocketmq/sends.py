@@ -56,7 +56,7 @@ class Sends:
     """A run of sends that are nothing but appends: rows `first` to `first + count`, each COLUMNS numbers of `rows`.
 
     That is: SEND_MESSAGE and SEND_MESSAGE_V2 of a valid topic that is nobody's retry or dead-letter topic and not the broker's
-    own, with all fields that are needed, body and properties within their limits, no batch, no transaction, no delay, no reply.
+    own, with all fields that are needed, body and properties within their limits, not packed, no batch, no transaction, no delay, no reply.
     The queue may be one that is not there, or negative: any. `size_bytes` is what all of it takes in the log.
 
     Bodies lie in `view`, as it was fed; `extras` has the native extra of each message (`stored`), ready for its record. Valid until the

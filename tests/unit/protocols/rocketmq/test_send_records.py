@@ -38,7 +38,7 @@ def sent(stream: bytes) -> Sends:
 
 @both
 def test_sends_become_records_and_leave_as_they_came(module: ModuleType) -> None:
-    sends = sent(send(b"one") + binary_send(b"", i="") + send(b"three", h=-1, f=-3 & ~12, j=4))
+    sends = sent(send(b"one") + binary_send(b"", i="") + send(b"three", h=-1, f=-4 & ~12, j=4))
     order, _ = by_queue(sends)
     data = module.encode_records(sends, order, 0, 3)
     assert len(data) == sends.size_bytes
@@ -67,7 +67,7 @@ def test_sends_become_records_and_leave_as_they_came(module: ModuleType) -> None
     assert found[0] == one
     assert (found[1].body, found[1].properties, found[1].queue_offset) == (b"", b"CLUSTER\x01DefaultCluster", 101)
     assert (found[2].flag, found[2].reconsume_times, found[2].body) == (-1, 4, b"three")
-    assert found[2].sys_flag & 0xFF == 0x01
+    assert found[2].sys_flag & 0xFF == 0x00
     some = module.encode_records(sends, order, 1, 1)
     assert len(some) < len(data)
 
