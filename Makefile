@@ -71,6 +71,11 @@ interop: setup ## real clients (pynsq, ansq, gnsq, go-nsq, nsqjs, PHP, nats-py, 
 	@peers/build.sh
 	@POLYMQ_CLIENTS_TABLE=$(if $(CI),compare,write) $(PYTEST) tests/interop --timeout 300 -r fER $(ARGS)
 
+.PHONY: matrix
+matrix: setup ## every protocol to every other and to Spark, 10,000 messages each, over a kill -9; one group by two protocols (needs Java 17)
+	@tools/setup --require-java
+	@$(PYTEST) tests/interop/test_matrix*.py --timeout 300 -r fER $(ARGS)
+
 .PHONY: bench
 bench: setup ## polymq beside nsqd, nats-server and RocketMQ's brokers, on this machine, now
 	@peers/build.sh nsq nats nats-2.9 rocketmq

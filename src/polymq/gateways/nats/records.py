@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from polymq.limits import NAME_SIZE_BYTES_MAX
+from polymq.limits import MESSAGE_SIZE_BYTES_MAX, NAME_SIZE_BYTES_MAX
 from polymq.protocols.nats.stored import BLOCK, ORIGIN_NATS, REPLY, REPLY_TO, encode_records
 from polymq.protocols.nats.subjects import is_valid_reply
 from polymq.protocols.nats.unfold import unfold, unfolded_room
-from polymq.wire.left_out import HEADER, KEY, left_out
+from polymq.wire.left_out import HEADER, KEY, LARGE, left_out
 from polymq.wire.live import LiveMessage
 
 if TYPE_CHECKING:
@@ -59,8 +59,16 @@ class NatsCodec:
         """Write records of messages, headers and replies included; raises Refusal."""
         return encode_records(batch, indexes, first, count)
 
-    def live(self, name: bytes, message: Message) -> LiveMessage:
-        """Make a live message of a stored one."""
+    def live(self, name: bytes, message: Message) -> LiveMessage | None:
+        """Make a live message of a stored one; None, and counted, if it would be larger than any that NATS clients may publish here."""
+        found = self.whole(name, message)
+        if len(found.payload) > MESSAGE_SIZE_BYTES_MAX:
+            self.left_out[LARGE] += 1
+            return None
+        return found
+
+    def whole(self, name: bytes, message: Message) -> LiveMessage:
+        """Do the same, however large it is."""
         reply, block = b"", None
         for origin, data in message.extras:
             if origin == ORIGIN_NATS and data[:1] == REPLY:

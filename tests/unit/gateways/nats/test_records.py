@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polymq.gateways.nats.records import NatsCodec, header_block
+from polymq.limits import MESSAGE_SIZE_BYTES_MAX
 from polymq.wire.batch import Message, read_messages
-from polymq.wire.left_out import HEADER, KEY
+from polymq.wire.left_out import HEADER, KEY, LARGE
 from polymq.wire.live import LiveBatch, LiveMessage
 
 CODEC = NatsCodec()
@@ -29,8 +30,10 @@ def live(message: Message) -> tuple[bytes, bytes, list[int]]:
     """Block and reply of a foreign message, and what was counted: keys, headers."""
     codec = NatsCodec()
     found = codec.live(b"s", message)
+    assert found is not None
+    assert found == codec.whole(b"s", message)
     assert found.payload[found.header_size :] == message.body
-    return found.payload[: found.header_size], found.reply, [codec.left_out[KEY], codec.left_out[HEADER]]
+    return found.payload[: found.header_size], found.reply, [codec.left_out[KEY] // 2, codec.left_out[HEADER] // 2]
 
 
 def test_others_keys_and_headers_become_lines() -> None:
@@ -65,6 +68,17 @@ def test_a_header_says_where_answers_go() -> None:
     assert live(Message(b"", headers=((b"reply-to", b"x" * 255),)))[1] == b"x" * 255
 
 
+def test_what_is_larger_than_any_message_may_be_is_passed_over() -> None:
+    codec = NatsCodec()
+    size = len(b"NATS/1.0\r\nKEYS: k\r\n\r\n")
+    assert codec.live(b"s", Message(bytes(MESSAGE_SIZE_BYTES_MAX - size), b"k")) is not None
+    assert codec.left_out[LARGE] == 0
+    larger = Message(bytes(MESSAGE_SIZE_BYTES_MAX - size + 1), b"k")
+    assert codec.live(b"s", larger) is None
+    assert codec.left_out[LARGE] == 1
+    assert len(codec.whole(b"s", larger).payload) == MESSAGE_SIZE_BYTES_MAX + 1
+
+
 def test_a_reply_is_no_line_of_its_own_protocol() -> None:
     block = b"NATS/1.0\r\nreply-to: mine\r\n\r\n"
     sent = [
@@ -82,7 +96,7 @@ def test_a_reply_is_no_line_of_its_own_protocol() -> None:
     assert [CODEC.live(b"s", message) for message in read] == sent
     # A dead letter has more headers, behind the one that is the reply's.
     more = replace(read[0], headers=(*read[0].headers, (b"polymq-why", b"attempts")))
-    assert CODEC.live(b"s", more).payload == b"NATS/1.0\r\npolymq-why: attempts\r\n\r\n"
+    assert CODEC.whole(b"s", more).payload == b"NATS/1.0\r\npolymq-why: attempts\r\n\r\n"
 
 
 def test_what_is_stored_comes_back() -> None:
