@@ -117,6 +117,8 @@ def bridge(
 
     source_end = parse_end(source, is_source=True)
     target_end = parse_end(target, is_source=False, topic=source_end.topic)
+    if source_end.names == target_end.names:
+        raise ConfigError(["SRC and DST are the same: what arrives would be moved again, for ever"])
     if source_end.is_log and idle is not None:
         raise ConfigError(["--idle is for groups of servers; a log ends where it ended when the bridge was started, or --follow"])
     if cursor is not None and not source_end.is_log:
@@ -236,14 +238,19 @@ async def _go(wanted: Wanted) -> int:
         engine = Bridge(source, target, tally, wanted.options, note=_note)
         _note(f"{wanted.source.shown} → {wanted.target.shown}")
         begun = time.monotonic()
+        has_failed = True
         showing = asyncio.create_task(Progress(tally, source.left).show(), name="bridge progress")
         try:
             await _until_signals(engine)
+            has_failed = False
         finally:
             showing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await showing
-            _note(summary(tally, time.monotonic() - begun))
+            if tally.moved or not has_failed:
+                seconds = time.monotonic() - begun
+                is_idle = wanted.options.ends_when_idle and not has_failed and not engine.has_stopped
+                _note(summary(tally, seconds, idle_seconds=(wanted.idle_seconds or 0.0) if is_idle else 0.0))
     if engine.has_stopped and not wanted.follows:
         return INTERRUPTED
     return 0 if tally.is_whole else LEFT_OUT

@@ -36,11 +36,10 @@ class Progress:
         """Say how far it is."""
         now = self._monotonic()
         self._seen.append((now, self._tally.moved))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= _RATE_SECONDS:  # noqa: PLR2004 - the first and the last
+        while len(self._seen) > 2 and now - self._seen[1][0] >= _RATE_SECONDS:
             self._seen.popleft()
-        (begin, before), seconds = self._seen[0], now - self._seen[0][0]
-        rate = (self._tally.moved - before) / seconds if seconds > 0 else 0.0
-        del begin
+        begin, before = self._seen[0]
+        rate = (self._tally.moved - before) / (now - begin) if now > begin else 0.0
         parts = [f"moved {self._tally.moved:,}", f"{rate:,.0f}/s"]
         left = self._left()
         if left is not None:
@@ -68,9 +67,10 @@ class Progress:
             print(f"bridge: {line}", file=sys.stderr, flush=True)
 
 
-def summary(tally: Tally, seconds: float) -> str:
-    """Say what was done."""
-    rate = f", {tally.moved / seconds:,.0f}/s" if seconds > 0 and tally.moved else ""
+def summary(tally: Tally, seconds: float, *, idle_seconds: float = 0.0) -> str:
+    """Say what was done; the time in which it was clear that nothing more would come is none of the rate's."""
+    busy_seconds = seconds - idle_seconds
+    rate = f", {tally.moved / busy_seconds:,.0f}/s" if busy_seconds > 0 and tally.moved else ""
     parts = [f"moved {tally.moved:,} message{'' if tally.moved == 1 else 's'} in {seconds:.1f} s{rate}", *_exceptions(tally)]
     if tally.dropped:
         fields = ", ".join(f"{count:,} × {field}" for field, count in sorted(tally.dropped.items()))

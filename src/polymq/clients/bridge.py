@@ -17,13 +17,13 @@ import random as random_module
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from polymq.clients.backoff import Backoff
 from polymq.errors import LocalProtocolError, PolyMQError, Refusal, RefusalCode, TransportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from polymq.clients.bridge_ends import BridgeSource, BridgeTarget, Carried, Tally
 
@@ -76,6 +76,7 @@ class BridgeOptions:
 
 
 _DEFAULTS: Final = BridgeOptions()
+_T = TypeVar("_T")
 
 
 class _Stopped(Exception):
@@ -182,9 +183,11 @@ class Bridge:
     async def run(self) -> None:
         """Move messages; raises PolyMQError, MessageRefused among them."""
         try:
-            await self._source.open()
-            await self._target.open()
+            await self._or_stop(self._source.open(), 0)
+            await self._or_stop(self._target.open(), 0)
             await self._move()
+        except _Stopped:
+            return
         finally:
             # Also when something went wrong: what is settled is settled.
             try:
@@ -216,8 +219,6 @@ class Bridge:
                 await self._fly(flight)
                 await self._source.keep(moved=self.tally.moved, is_last=not held.has_waiting)
                 await held.landed()
-        except _Stopped:
-            return
         finally:
             for task in (reading, stopped):
                 task.cancel()
@@ -274,7 +275,7 @@ class Bridge:
                 return
             self.tally.again += sum(id(each) in sent for each in wanted)
             sent.update(map(id, wanted))
-            outcomes = await self._attempt(wanted)
+            outcomes = await self._or_stop(self._target.send(wanted), _GRACE_SECONDS)
             done, lost = self._judge(wanted, outcomes)
             await self._source.settle(done)
             if lost is None:
@@ -303,20 +304,23 @@ class Bridge:
             flight = [each for each in flight if each.expiry_ns is None or each.expiry_ns > now_ns]
         return [each for each in flight if self._source.is_wanted(each)]
 
-    async def _attempt(self, messages: list[Carried]) -> list[PolyMQError | None]:
-        """Send, and wait for the answers; raises _Stopped when they do not come within the grace of a stop."""
-        sending = asyncio.ensure_future(self._target.send(messages))
+    async def _or_stop(self, work: Coroutine[Any, Any, _T], grace_seconds: float) -> _T:
+        """Wait for some work; raises _Stopped when it is not done within the grace of a stop."""
+        working = asyncio.ensure_future(work)
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait({sending, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                await asyncio.wait({sending}, timeout=_GRACE_SECONDS)
-            if not sending.done():
+            await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                await asyncio.wait({working}, timeout=grace_seconds)
+            if not working.done():
                 raise _Stopped
-            return sending.result()
+            return working.result()
         finally:
-            sending.cancel()
-            stopped.cancel()
+            for each in (working, stopped):
+                each.cancel()
+            await asyncio.wait({working, stopped})
+            if not working.cancelled():
+                working.exception()  # raised by now, or nobody waits for it any more
 
     def _judge(self, messages: Sequence[Carried], outcomes: Sequence[PolyMQError | None]) -> tuple[list[Carried], PolyMQError | None]:
         """Say what is done with, and why the rest is not: if that passes, it is sent again from the first such message on, in order."""

@@ -35,6 +35,11 @@ class BridgeEnd:
     secret: str = field(default="", repr=False)
 
     @property
+    def names(self) -> tuple[str, str, str]:
+        """What makes two ends the same, whoever reads there."""
+        return self.protocol, self.shown.split("/")[2], self.topic
+
+    @property
     def is_log(self) -> bool:
         """Whether it is the log of a polymq node."""
         return self.protocol == LOG

@@ -187,9 +187,11 @@ class LogSource:
         try:
             infos = (await self._ask(self._client.topic, self._topic)).partitions
         except Refusal as error:
-            if error.code is RefusalCode.TOPIC_NOT_FOUND and self._next:
+            if error.code is not RefusalCode.TOPIC_NOT_FOUND:
+                raise
+            if self._next:
                 raise ConnectionLost(f"the source has no topic {self._topic} any more") from error
-            raise
+            raise Refusal(error.code, f"the source has no topic {self._topic!r}: polymq stats lists all") from error
         is_first = not self._next
         self._looked_at = self._monotonic()
         for info in infos:

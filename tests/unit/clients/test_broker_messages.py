@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from polymq.clients.broker_messages import BrokerMessage, OneByOne, Outgoing
-from polymq.errors import LocalProtocolError, Unsupported
+from polymq.clients.broker_messages import BrokerMessage, OneByOne, Outgoing, cut, together
+from polymq.errors import ConnectionLost, LocalProtocolError, Refusal, RefusalCode, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
 
 class Notes:
@@ -91,3 +91,47 @@ def test_one_by_one_survives_waits_that_are_cancelled() -> None:
         assert await items.next() is None
 
     asyncio.run(go())
+
+
+def test_messages_are_cut_into_runs_of_neighbours_that_fit() -> None:
+    def runs(messages: list[Outgoing], count_max: int = 100, size_bytes_max: int = 100) -> list[list[int]]:
+        return cut(messages, lambda each: None if each.delay else each.topic, count_max=count_max, size_bytes_max=size_bytes_max)
+
+    three = [Outgoing("t", b"x" * 40)] * 3
+    assert runs([]) == []
+    assert runs(three) == [[0, 1], [2]]
+    assert runs(three, size_bytes_max=1000) == [[0, 1, 2]]
+    assert runs(three, count_max=2, size_bytes_max=1000) == [[0, 1], [2]]
+    assert runs([Outgoing("t", b"x" * 500), *three]) == [[0], [1, 2], [3]]
+    assert runs([Outgoing("t", b"x", headers={"n": "v" * 60})] * 2) == [[0], [1]]
+    assert runs([Outgoing("t", b""), Outgoing("u", b""), Outgoing("t", b"")]) == [[0], [1], [2]]
+    late = Outgoing("t", b"", delay=1)
+    assert runs([late, late, Outgoing("t", b"")]) == [[0], [1], [2]]
+
+
+def test_a_run_that_is_refused_is_published_one_by_one_to_see_which_it_is() -> None:
+    runs: list[list[bytes]] = []
+
+    async def publish_run(run: Sequence[Outgoing]) -> None:
+        bodies = [each.body for each in run]
+        runs.append(bodies)
+        if b"bad" in bodies:
+            raise Refusal(RefusalCode.BATCH_TOO_LARGE)
+        if b"lost" in bodies:
+            raise ConnectionLost("gone")
+
+    async def go(*bodies: bytes) -> list[type | None]:
+        found = await together([Outgoing("t", body) for body in bodies], publish_run)
+        return [None if each is None else type(each) for each in found]
+
+    assert asyncio.run(go(b"1", b"2")) == [None, None]
+    assert runs == [[b"1", b"2"]]
+    assert asyncio.run(go(b"1", b"bad", b"2")) == [None, Refusal, None]
+    assert runs[1:] == [[b"1", b"bad", b"2"], [b"1"], [b"bad"], [b"2"]]
+    assert asyncio.run(go(b"1", b"lost")) == [ConnectionLost, ConnectionLost]
+
+
+@pytest.mark.parametrize("ttl", [-1, float("nan"), float("inf")])
+def test_a_ttl_is_a_time(ttl: float) -> None:
+    with pytest.raises(LocalProtocolError, match="TTL"):
+        Outgoing("t", b"x", ttl=ttl)
