@@ -91,7 +91,7 @@ class LogSource:
         self._settled: dict[int, Position] = dict(cursor.positions) if cursor is not None else {}
         self._ends: dict[int, int] = {}
         self._turns: list[int] = []
-        self._found = False  # in this round
+        self._found = True  # in this round; the first one does not wait
         self._waits = False
         self._looked_at = 0.0
         self._kept_at = 0.0
