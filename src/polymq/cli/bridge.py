@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from polymq.clients.bridge_log import LogBegin
     from polymq.clients.broker import Broker
 
-__all__ = ["app", "bridge"]
+__all__ = ["app", "beginning", "bridge"]
 
 NS_PER_S: Final = 10**9
 # How long one attempt to reach a server takes; then it is said, and tried again.
@@ -124,7 +124,7 @@ def bridge(
     if cursor is not None and not source_end.is_log:
         raise ConfigError([f"--cursor is for polymq:// as the source; {source_end.protocol}:// keeps the place on the server"])
     seconds = None if follow or source_end.is_log else _seconds("--idle", idle or "2s")
-    begin, group_begin = _begin(origin, source_end.protocol, time.time_ns())
+    begin, group_begin = beginning(origin, source_end.protocol, time.time_ns())
     options = BridgeOptions(
         count=count,
         ends_when_idle=seconds is not None,
@@ -150,7 +150,7 @@ def _seconds(option: str, text: str) -> float:
     return seconds
 
 
-def _begin(origin: str | None, protocol: str, now_ns: int) -> tuple[LogBegin, str | datetime]:
+def beginning(origin: str | None, protocol: str, now_ns: int) -> tuple[LogBegin, str | datetime]:
     """Read --from, for a log and for a group. Raises ConfigError where the protocol has no such thing."""
     from datetime import UTC, datetime
 

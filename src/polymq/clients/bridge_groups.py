@@ -89,8 +89,9 @@ class GroupSource:
         """Do nothing: the server knows what is settled."""
         del moved, is_last
 
-    def left(self) -> None:
+    def left(self) -> int | None:
         """Say that nobody knows."""
+        return None
 
     async def close(self) -> None:
         """Disconnect."""

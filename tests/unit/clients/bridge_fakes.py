@@ -69,7 +69,7 @@ class FakeTarget:
         self.attempts: list[list[bytes]] = []
         self.is_closed = False
         self.hangs = False
-        self._decide = decide
+        self.decide = decide
 
     async def open(self) -> None:
         """Be ready."""
@@ -79,7 +79,7 @@ class FakeTarget:
         self.attempts.append([each.body for each in messages])
         if self.hangs:
             await asyncio.Event().wait()
-        outcomes = [self._decide(number, each.body) for each in messages]
+        outcomes = [self.decide(number, each.body) for each in messages]
         self.got += [each.body for each, outcome in zip(messages, outcomes, strict=True) if outcome is None]
         return outcomes
 

@@ -95,7 +95,7 @@ def test_a_crash_between_publish_and_settle_loses_nothing() -> None:
 def test_a_refused_message_ends_it_behind_what_came_before() -> None:
     source = FakeSource(BODIES, batch=10)
     target = FakeTarget(lambda _number, body: LocalProtocolError("too large") if body == b"4" else None)
-    with pytest.raises(MessageRefused, match="1 bytes: too large(.|\n)*--skip-refused"):
+    with pytest.raises(MessageRefused, match=r"1 bytes: too large(.|\n)*--skip-refused"):
         run(source, target)
     assert source.settled == BODIES[:4]
     assert source.kept[-1] == (4, True)
