@@ -26,6 +26,7 @@ __all__ = ["app", "beginning", "bridge"]
 NS_PER_S: Final = 10**9
 # How long one attempt to reach a server takes; then it is said, and tried again.
 DEADLINE_SECONDS: Final = 10.0
+NEVER_BYTES: Final = 1 << 40
 LEFT_OUT: Final = 3
 INTERRUPTED: Final = 130
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -188,7 +189,11 @@ def _broker(end: BridgeEnd) -> Broker:
     if end.protocol == "nsq":
         return Broker(end.url, NsqOptions(deadline_seconds=DEADLINE_SECONDS))
     if end.protocol == "rocketmq":
-        return Broker(end.url, RocketMQOptions(deadline_seconds=DEADLINE_SECONDS, send_seconds=DEADLINE_SECONDS, route_seconds=2.0))
+        # Not packed: whoever reads the topic by another protocol, or its log, gets the body as it is.
+        options = RocketMQOptions(
+            deadline_seconds=DEADLINE_SECONDS, send_seconds=DEADLINE_SECONDS, route_seconds=2.0, compress_above_bytes=NEVER_BYTES
+        )
+        return Broker(end.url, options)
     return Broker(end.url)
 
 
