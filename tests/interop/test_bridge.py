@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
+import itertools
 import json
 import signal
 import subprocess
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_S = 60.0
+NUMBERS = itertools.count()
 BODIES = [b"%d:" % number + bytes(range(256)) * (number % 3) for number in range(3000)] + [b"large" + bytes(700_000), b"\r\nPING\r\n"]
 COMMAND = (sys.executable, "-m", "polymq.cli", "bridge")
 
@@ -176,32 +179,39 @@ def until(what: str, seen: object) -> None:
         time.sleep(0.05)
 
 
+def moved(cursor: Path) -> int:
+    return int(json.loads(cursor.read_text())["moved"]) if cursor.exists() else 0
+
+
 def test_a_warm_copy_loses_nothing_when_the_bridge_and_the_target_are_killed(home: PolymqServer, tmp_path: Path) -> None:
-    count = 8000
+    topic, count, chunk = f"warm{next(NUMBERS)}", 12_000, 500
 
-    def add(first: int) -> None:
-        publish(f"rocketmq://{home.rocketmq}", [Outgoing("warm", b"%d" % n, order=n % 4) for n in range(first, first + count // 4)])
+    def add(first: int, last: int) -> None:
+        for begin in range(first, last, chunk):
+            publish(f"rocketmq://{home.rocketmq}", [Outgoing(topic, b"%d" % n, order=n % 4) for n in range(begin, begin + chunk)])
 
-    with PolymqServer(tmp_path / "copy") as copy:
-        add(0)
-        cursor = tmp_path / "cursor"
-        copying = Copying(f"polymq://{home.http}/warm", f"rocketmq://{copy.rocketmq}/", "--cursor", str(cursor))
-        until("a cursor", cursor.exists)
-        add(count // 4)
+    add(0, 4000)
+    cursor = tmp_path / "cursor"
+    with PolymqServer(tmp_path / "copy") as copy, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        copying = Copying(f"polymq://{home.http}/{topic}", f"rocketmq://{copy.rocketmq}/", "--cursor", str(cursor))
+        until("the first messages", lambda: moved(cursor) > 0)
+        adding = pool.submit(add, 4000, 8000)
         copying.ended(signal.SIGKILL)
+        before = moved(cursor)
         copying.started()
-        add(count // 2)
-        until("more than at first", lambda: json.loads(cursor.read_text())["moved"] > count // 2)
+        until("more of them", lambda: moved(cursor) > before)
+        adding.result()
+        adding = pool.submit(add, 8000, count)
+        before = moved(cursor)
+        until("still more of them", lambda: moved(cursor) > before)
         copy.kill()
-        add(3 * count // 4)
-        time.sleep(0.3)  # it finds nobody there
+        adding.result()
         copy.start()
         with contextlib.closing(LogClient(home.http)) as client:
-            ends = {str(info.partition): info.readable for info in client.topic("warm").partitions}
+            ends = {str(info.partition): info.readable for info in client.topic(topic).partitions}
         until("the ends", lambda: {p: each["offset"] for p, each in json.loads(cursor.read_text())["partitions"].items()} == ends)
-        said = copying.ended(signal.SIGINT)
-        found = stored(copy, "warm")
-    assert "trying again" in said
+        copying.ended(signal.SIGINT)
+        found = stored(copy, topic)
     seen = Counter(int(message.body) for partition in found for message in partition)
     assert set(seen) == set(range(count))
     copies = sum(seen.values()) - count

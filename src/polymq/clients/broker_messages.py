@@ -7,13 +7,13 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
-from polymq.errors import LocalProtocolError, PolyMQError, Refusal
+from polymq.errors import LocalProtocolError, PolyMQError, Refusal, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["Begin", "BrokerMessage", "Link", "OneByOne", "Outgoing", "Settling", "Source", "cut", "together"]
+__all__ = ["Begin", "BrokerMessage", "Link", "OneByOne", "Outgoing", "Settling", "Source", "cut", "in_turn", "together"]
 
 # Where a new group begins: "" leaves it to the protocol, "first", "last", or a time.
 Begin: TypeAlias = "str | datetime"
@@ -224,6 +224,21 @@ async def together(
     except PolyMQError as error:
         return [error] * len(messages)
     return [None] * len(messages)
+
+
+async def in_turn(
+    messages: Sequence[Outgoing], runs: Sequence[Sequence[int]], publish_run: Callable[[Sequence[Outgoing]], Awaitable[object]]
+) -> list[PolyMQError | None]:
+    """Publish runs one after the other; when one is lost, what is behind it is not sent: it would be there before it."""
+    outcomes: list[PolyMQError | None] = [None] * len(messages)
+    lost: PolyMQError | None = None
+    for run in runs:
+        found = await together([messages[place] for place in run], publish_run) if lost is None else [lost] * len(run)
+        for place, outcome in zip(run, found, strict=True):
+            outcomes[place] = outcome
+            if isinstance(outcome, TransportError):
+                lost = outcome
+    return outcomes
 
 
 def _check_delay(delay: float) -> None:

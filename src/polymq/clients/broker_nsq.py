@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, together
+from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, in_turn
 from polymq.clients.nsq import NsqConsumer, NsqProducer
 from polymq.clients.nsq_opening import NsqOptions
 from polymq.errors import LocalProtocolError, Unsupported
@@ -134,10 +133,9 @@ class NsqLink:
         await self._producer.publish(message.topic, message.body, delay_ms=_ms(message.delay))
 
     async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
-        """MPUBs, all of them on their way at once: those of a run go in all or none."""
+        """MPUBs, one after the other: those of a run go in all or none."""
         runs = cut(messages, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX)
-        found = await asyncio.gather(*(together([messages[place] for place in run], self._publish_run) for run in runs))
-        return [each for outcomes in found for each in outcomes]
+        return await in_turn(messages, runs, self._publish_run)
 
     async def _publish_run(self, run: Sequence[Outgoing]) -> None:
         if len(run) == 1:

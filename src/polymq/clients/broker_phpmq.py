@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, together
+from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, in_turn
 from polymq.clients.phpmq import PhpmqConsumer, PhpmqOptions, PhpmqProducer
 from polymq.errors import LocalProtocolError, PolyMQError, TransportError, Unsupported
 
@@ -115,16 +115,15 @@ class PhpmqLink:
     async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
         """Send them over a connection of their own and end it: a server that ends it as well has read everything before."""
         outcomes: list[PolyMQError | None] = [None] * len(messages)
+        runs = cut(messages, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX)
         try:
             async with PhpmqProducer(self._server, self._options) as producer:
-                for run in cut(messages, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX):
-                    found = await together([messages[place] for place in run], partial(_publish_run, producer))
-                    outcomes[run[0] : run[-1] + 1] = found
-                    if lost := [each for each in found if isinstance(each, TransportError)]:
-                        raise lost[0]  # the next would go over another connection, which ends well
+                outcomes = await in_turn(messages, runs, partial(_publish_run, producer))
+                if lost := [each for each in outcomes if isinstance(each, TransportError)]:
+                    raise lost[0]
         except PolyMQError as error:
             # Nobody knows how far the server has read: what we did not refuse ourselves may be lost.
-            outcomes = [error if each is None else each for each in outcomes]
+            return [error if each is None else each for each in outcomes]
         return outcomes
 
     def source(self, topic: str, group: str, window: int, begin: Begin) -> _Source:

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, together
+from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, in_turn
 from polymq.clients.rocketmq import ConsumeOptions, OutgoingMessage, RocketMQConsumer, RocketMQOptions, RocketMQProducer
 from polymq.clients.rocketmq_messages import RESERVED
 from polymq.clients.rocketmq_sending import by_key
 from polymq.errors import LocalProtocolError, PolyMQError, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from polymq.clients.broker_address import BrokerAddress
     from polymq.clients.broker_messages import Begin, Outgoing
@@ -150,10 +150,10 @@ class RocketMQLink:
         outcomes: list[PolyMQError | None] = [None] * len(messages)
 
         async def publish_lane(places: list[int]) -> None:
-            for places_of_run in _runs([messages[place] for place in places], places):
-                found = await together([messages[place] for place in places_of_run], self._publish_run)
-                for place, outcome in zip(places_of_run, found, strict=True):
-                    outcomes[place] = outcome
+            mine = [messages[place] for place in places]
+            runs = cut(mine, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX)
+            for place, outcome in zip(places, await in_turn(mine, runs, self._publish_run), strict=True):
+                outcomes[place] = outcome
 
         await asyncio.gather(*(publish_lane(places) for places in lanes.values()))
         return outcomes
@@ -193,11 +193,6 @@ def _parcel(message: Outgoing) -> OutgoingMessage:
     )
 
 
-def _runs(messages: Sequence[Outgoing], places: Sequence[int]) -> Iterator[list[int]]:
-    """Cut the messages for one queue into batches; what is delayed, or large enough to be compressed well, goes alone."""
-    for run in cut(messages, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX):
-        yield [places[at] for at in run]
-
-
 def _alike(message: Outgoing) -> object:
+    """Tell what goes in one batch: not what is delayed, or large enough to be compressed well."""
     return None if message.delay or len(message.body) >= _RUN_SIZE_BYTES_MAX // 2 else message.topic

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from polymq.clients.broker_messages import BrokerMessage, OneByOne, Outgoing, cut, together
+from polymq.clients.broker_messages import BrokerMessage, OneByOne, Outgoing, cut, in_turn, together
 from polymq.errors import ConnectionLost, LocalProtocolError, Refusal, RefusalCode, Unsupported
 
 if TYPE_CHECKING:
@@ -135,3 +135,19 @@ def test_a_run_that_is_refused_is_published_one_by_one_to_see_which_it_is() -> N
 def test_a_ttl_is_a_time(ttl: float) -> None:
     with pytest.raises(LocalProtocolError, match="TTL"):
         Outgoing("t", b"x", ttl=ttl)
+
+
+def test_behind_a_run_that_is_lost_nothing_is_sent() -> None:
+    runs: list[list[bytes]] = []
+
+    async def publish_run(run: Sequence[Outgoing]) -> None:
+        runs.append([each.body for each in run])
+        if runs[-1] == [b"bad"]:
+            raise Refusal(RefusalCode.BATCH_TOO_LARGE)
+        if b"lost" in runs[-1]:
+            raise ConnectionLost("gone")
+
+    messages = [Outgoing("t", body) for body in (b"1", b"bad", b"2", b"lost", b"3", b"4")]
+    found = asyncio.run(in_turn(messages, [[0], [1], [2, 3], [4, 5]], publish_run))
+    assert [None if each is None else type(each) for each in found] == [None, Refusal, *[ConnectionLost] * 4]
+    assert runs == [[b"1"], [b"bad"], [b"2", b"lost"]]
