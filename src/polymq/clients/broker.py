@@ -154,7 +154,8 @@ class Broker:
         """Make a subscription: to the messages of a topic that its group gets; members of one group share them.
 
         Without a group that of the address counts. `window` is how many messages are here at a time, waiting or in hand, where the
-        protocol can say so. `begin` is where a group begins that is new, where the protocol can say so: "first", "last" or a time.
+        protocol can say so. `begin` is where a group begins that is new, where the protocol can say so: "first", "last" or a time (a broker of
+        RocketMQ's that still has all of a queue in its memory begins at its first message, whatever it is asked).
 
         Raises:  Unsupported for what the protocol does not have; LocalProtocolError when it needs a group, and for wrong names.
         """
