@@ -311,7 +311,7 @@ def test_what_others_publish_is_pulled_as_it_comes(generator: Generator) -> None
 
 
 def test_of_what_others_publish_something_may_be_wrong_too(generator: Generator) -> None:
-    with Fake() as fake, pytest.raises(LoadError, match="a message of 128 bytes|a body of 100"):
+    with Fake() as fake, pytest.raises(LoadError, match="with a body of 100"):
         fake.queue("bench", 0).append((b"y" * 100, b""))
         run(generator, fake, "pull", messages=1, foreign=True)
     with pytest.raises(LoadError, match="only for rocketmq-pull"):
