@@ -4,7 +4,8 @@
  * published is prepared before the clock starts; every wait ends at the deadline; a frame that was not expected ends
  * the run with an error. Read in this order: options.c (what can be asked), wire.c (frames and connections),
  * pack.c and snappy.c (compression), publish.c, consume.c, latency.c (the roles), run.c (the loop and the modes),
- * lead.c (publishing and consuming in two processes), report.c (the answer). What is said here of frames and settles is NSQ's; NATS begins in nats.h, RocketMQ in rocketmq.h.
+ * lead.c (publishing and consuming in two processes), report.c (the answer). What is said here of frames and settles is
+ * NSQ's; NATS begins in nats.h, RocketMQ in rocketmq.h, PHPMQ in phpmq.h.
  */
 #ifndef LOADGEN_H
 #define LOADGEN_H
