@@ -165,3 +165,57 @@ def replies_go_to_who_has_asked(stage: Stage) -> None:
     other.ask(325, send("DefaultCluster_REPLY_TOPIC", nobody), b"reply", note="to nobody")
     other.ask(325, send("DefaultCluster_REPLY_TOPIC", properties(MSG_TYPE="reply")), b"reply", note="to no name")
     assert number
+
+
+@case
+def returns_whose_level_is_none(stage: Stage) -> None:
+    stage.topic("zero")
+    talk = stage.broker()
+    found = talk.ask(11, pull("WORD-t"), quietly=True)
+    assert found is not None
+    given = {"offset": str(int.from_bytes(found.body[28:36], "big")), "group": "WORD-consumers", "originTopic": "nowhere", "originMsgId": "id"}
+    talk.ask(36, given, note="no level")
+    talk.ask(36, {**given, "delayLevel": "many"}, note="many")
+    talk.ask(36, {**given, "offset": "12345", "delayLevel": "many"}, note="of nothing")
+    talk.ask(36, {**given, "delayLevel": "1", "maxReconsumeTimes": "many"}, note="as often as many times")
+    talk.ask(36, {**given, "delayLevel": "2147483647"}, note="the last level")
+    talk.await_offset("%RETRY%WORD-consumers", 1)
+    talk.ask(11, pull("%RETRY%WORD-consumers"), note="what has come back")
+
+
+@case
+def keys_of_either_kind(stage: Stage) -> None:
+    stage.topic()
+    talk = stage.broker()
+    unique = "7F00000100000000000000000000AB0"
+    for number in range(3):
+        text = properties(KEYS="one two  three", UNIQ_KEY=f"{unique}{number}")
+        talk.ask(310, send("WORD-t", text), b"%d" % number, quietly=True)
+    query = {"topic": "WORD-t", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": "1999999999999"}
+    patiently(talk, 12, {**query, "key": f"{unique}2"}, note="the last, which has all before it known")
+    for key in ("one", "three", "", "one two", f"{unique}1", f"{unique}1".lower()):
+        talk.ask(12, {**query, "key": key}, note=repr(key))
+        talk.ask(12, {**query, "key": key, "_UNIQUE_KEY_QUERY": "true"}, note=f"{key!r} as a unique one")
+
+
+@case
+def consumers_who_ask_whether_they_may_filter(stage: Stage) -> None:
+    stage.topic()
+    talk = stage.broker()
+    subscription = {"classFilterMode": False, "codeSet": [], "subString": "a > 1", "subVersion": 1, "tagsSet": [], "topic": "WORD-t"}
+    for kind in ("TAG", "SQL92", "odd", ""):
+        body = {"clientId": "WORD-c", "group": "WORD-g", "subscriptionData": {**subscription, "expressionType": kind}}
+        talk.ask(46, {}, json.dumps(body).encode(), note=repr(kind))
+    talk.ask(46, {}, b"", note="nothing")
+
+
+@case
+def a_pull_of_a_topic_that_goes(stage: Stage) -> None:
+    stage.topic("zero")
+    talk, other = stage.broker(), stage.broker("other")
+    waiting = {name: talk.named(value) for name, value in pull("WORD-t", queueOffset="1", sysFlag="6", suspendTimeoutMillis="2000").items()}
+    number = talk.connection.begin(11, waiting)
+    time.sleep(0.3)
+    other.ask(215, {"topic": "WORD-t"}, note="delete")
+    answer = talk.connection.answer(number, timeout_s=10.0)
+    stage.note(f"held -> {answer.code} {answer.remark}")

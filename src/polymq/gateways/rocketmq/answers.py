@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Handler = Callable[["RocketmqClient", Request], "Answer | None"]
 
 __all__ = [
+    "SEE",
     "TOO_MANY",
     "Answer",
     "Handler",
@@ -36,6 +37,8 @@ __all__ = [
     "truth",
 ]
 
+# What RocketMQ puts behind some of its words.
+SEE: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 # With SYSTEM_BUSY.
 TOO_MANY: Final = "too many questions wait for the disk"
 _INTEGER_SIZE_MAX: Final = 20  # digits and sign of 64 bits

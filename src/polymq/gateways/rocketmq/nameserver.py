@@ -13,7 +13,7 @@ import orjson
 
 from polymq.core.access import Action
 from polymq.errors import Refusal
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, integer, required, truth
+from polymq.gateways.rocketmq.answers import SEE, Answer, RequestProblem, integer, required, truth
 from polymq.gateways.rocketmq.registry import MASTER, SILENCE_NS, BrokerEntry
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import AUTO_CREATE_TOPIC, NOT_TO_BE_SENT_TO, is_valid_topic, to_topic
@@ -38,8 +38,7 @@ __all__ = ["HANDLERS", "NO_ROUTE", "own_address"]
 # Read, write, and (the template) inherited by new topics.
 _PERM: Final = 6
 _PERM_TEMPLATE: Final = 7
-# With the line that RocketMQ puts behind it.
-NO_ROUTE: Final = "No topic route info in name server for the topic: %s\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+NO_ROUTE: Final = "No topic route info in name server for the topic: %s" + SEE
 _ADDRESS: Final = re.compile(r"[\[\]A-Za-z0-9._:-]{1,255}:[0-9]{1,5}")
 _NAME: Final = re.compile(r"[ -~]+")
 _NS_PER_MS: Final = 1_000_000

@@ -158,13 +158,13 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     try:
         name = house.topics.core_name(topic)
     except RequestProblem:
-        return no_topic(topic)
+        return no_topic(topic, gap=" ")
     pull = Pull(client, request, group, topic, (session.principal.namespace, name))
     try:
         pull.log = session.log_for(name, group, max(pull.queue_id, 0))
     except Refusal as refusal:
         if refusal.code is RefusalCode.TOPIC_NOT_FOUND:
-            return no_topic(topic) if house.topics.queues(session, topic) is None else _no_queue(pull)
+            return no_topic(topic, gap=" ") if house.topics.queues(session, topic) is None else _no_queue(pull)
         return refused(refusal)
     if pull.queue_id < 0:
         return _no_queue(pull)
@@ -226,7 +226,7 @@ def go_on(pull: Pull) -> None:
     try:
         pull.place = Waiting.NOWHERE
         if pull.number not in client.house.broker.catalogue.owners:
-            _answer(pull, no_topic(pull.topic))
+            _answer(pull, no_topic(pull.topic, gap=" "))
             return
         found = wanted_of(client.house, pull)
         if isinstance(found, Answer):

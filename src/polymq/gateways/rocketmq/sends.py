@@ -296,7 +296,7 @@ def _check_queue(client: RocketmqClient, sending: Sending) -> None:
     made = _new_queues(client, sending)
     queues = topics.queues(session, sending.topic)
     if queues is None and not made:
-        raise RequestProblem(ResponseCode.TOPIC_NOT_EXIST, f"topic[{sending.topic}] not exist, apply first please!")
+        raise RequestProblem(ResponseCode.TOPIC_NOT_EXIST, no_topic(sending.topic).remark or "")
     queues = topics.ensure(session, sending.topic, made)
     if sending.queue_id >= queues:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, _illegal_queue(client, sending.topic, sending.queue_id, queues))

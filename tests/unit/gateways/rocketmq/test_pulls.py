@@ -4,6 +4,7 @@ import pytest
 
 from polymq.core.access import Action, Permission, Principal
 from polymq.core.patterns import EVERYTHING
+from polymq.gateways.rocketmq.answers import SEE
 from polymq.protocols.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import tag_hash
 from polymq.rocketmq_limits import PULL_SCAN_RECORDS_MAX
@@ -195,11 +196,11 @@ def test_the_subscription_of_the_group_counts(world: World) -> None:
     talk.put("T", b"b", properties="TAGS\x01B")
     answer = talk.pull("T")
     assert answer is not None
-    assert (answer.code, answer.remark) == (24, "the consumer's group info not exist")
+    assert (answer.code, answer.remark) == (24, f"the consumer's group info not exist{SEE}")
     members.told["G", "U"] = Told()
     answer = talk.pull("T")
     assert answer is not None
-    assert (answer.code, answer.remark) == (24, "the consumer's subscription not exist")
+    assert (answer.code, answer.remark) == (24, f"the consumer's subscription not exist{SEE}")
     members.told["G", "T"] = Told(codes=frozenset({tag_hash("B")}))
     assert bodies(talk.pull("T")) == [b"b"]
     members.told["G", "T"] = Told(codes=frozenset())

@@ -122,6 +122,16 @@ def test_without_auto_creation_the_topic_has_to_be_there(world: World, talk: Tal
     assert talk.put("T", queue=1).code == ResponseCode.SYSTEM_ERROR  # others make topics of one queue
 
 
+def test_a_topic_that_is_not_there_is_told_as_rocketmq_tells_it(world: World, talk: Talk) -> None:
+    world.house.auto_create_topics = False
+    see = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+    for properties in ("", "DELAY\x013"):
+        assert talk.put("T", properties=properties).remark == f"topic[T] not exist, apply first please!{see}"
+    answer = talk.pull("T")
+    assert answer is not None
+    assert answer.remark == f"topic[T] not exist, apply first please! {see}"
+
+
 def test_the_old_names_of_the_fields_do_as_well(talk: Talk) -> None:
     ext = {
         "producerGroup": "P",
