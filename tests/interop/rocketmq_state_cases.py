@@ -173,7 +173,12 @@ def returns_whose_level_is_none(stage: Stage) -> None:
     talk = stage.broker()
     found = talk.ask(11, pull("WORD-t"), quietly=True)
     assert found is not None
-    given = {"offset": str(int.from_bytes(found.body[28:36], "big")), "group": "WORD-consumers", "originTopic": "nowhere", "originMsgId": "id"}
+    given = {
+        "offset": str(int.from_bytes(found.body[28:36], "big")),
+        "group": "WORD-consumers",
+        "originTopic": "nowhere",
+        "originMsgId": "id",
+    }
     talk.ask(36, given, note="no level")
     talk.ask(36, {**given, "delayLevel": "many"}, note="many")
     talk.ask(36, {**given, "offset": "12345", "delayLevel": "many"}, note="of nothing")
