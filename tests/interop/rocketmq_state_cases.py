@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from typing import Any
 
-from tests.interop.rocketmq_cases import GROUPED, heartbeat
+from tests.interop.rocketmq_cases import GROUPED, heartbeat, lock_body
 from tests.interop.rocketmq_dialogue import Stage, Talk, pull, send, send_long, shown
 from tests.interop.rocketmq_frame_cases import CASES
-from tests.interop.rocketmq_raw import Frame, batch_body, properties
+from tests.interop.rocketmq_raw import BINARY, Frame, batch_body, properties
 
 __all__ = ["CASES"]
 
@@ -224,3 +225,56 @@ def a_pull_of_a_topic_that_goes(stage: Stage) -> None:
     other.ask(215, {"topic": "WORD-t"}, note="delete")
     answer = talk.connection.answer(number, timeout_s=10.0)
     stage.note(f"held -> {answer.code} {answer.remark}")
+
+
+@case
+def bodies_that_are_packed(stage: Stage) -> None:
+    stage.topic()
+    talk = stage.broker()
+    packed = zlib.compress(b"body " * 20, 5)
+    for flag in ("1", "769", "257", "513", "768", "0"):
+        talk.ask(310, send("WORD-t", f=flag), packed, note=f"flag {flag}")
+    talk.ask(310, send("WORD-t", properties(DELAY="1"), f="769"), packed, note="later", hidden=["queueOffset"])
+    batch = batch_body([(packed, ""), (b"plain", "")])
+    talk.ask(320, send("WORD-t", f="769", m="true"), batch, note="together")
+    talk.await_offset("WORD-t", 9)
+    found = talk.ask(11, pull("WORD-t", queueOffset="1"), note="as they were sent")
+    assert found is not None
+    talk.ask(33, {"offset": str(int.from_bytes(found.body[28:36], "big"))}, note="one of them")
+
+
+@case
+def numbers_that_are_nearly_ones(stage: Stage) -> None:
+    stage.topic("zero")
+    talk = stage.broker()
+    for text in (" 0", "0 ", "+0", "-0", "00", "0x0", "1e0", "0.0", "0_0", "true", "null"):
+        talk.ask(30, {"topic": "WORD-t", "queueId": text}, note=f"the end of {text!r}")
+        talk.ask(14, {**GROUPED, "queueId": text}, note=f"a position in {text!r}")
+        talk.ask(31, {"topic": "WORD-t", "queueId": text}, note=f"the beginning of {text!r}")
+        for name in ("queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset", "subVersion", "suspendTimeoutMillis"):
+            talk.ask(11, pull("WORD-t", **{name: text}), note=f"a pull whose {name} is {text!r}")
+
+
+@case
+def the_binary_form_of_everything(stage: Stage) -> None:
+    stage.topic("zero")
+    talk = stage.broker()
+    requests: list[tuple[int, dict[str, Any], bytes]] = [
+        (310, send("WORD-t", properties(KEYS="a", TAGS="b")), b"x"),
+        (10, send_long("WORD-t"), b"y"),
+        (320, send("WORD-t", m="true"), batch_body([(b"1", ""), (b"2", "")])),
+        (14, GROUPED, b""),
+        (15, {**GROUPED, "commitOffset": "1"}, b""),
+        (14, GROUPED, b""),
+        (29, {"topic": "WORD-t", "queueId": "0", "timestamp": "0"}, b""),
+        (38, {"consumerGroup": "nobody"}, b""),
+        (34, {}, b'{"clientID":"WORD-c","producerDataSet":[{"groupName":"WORD-p"}]}'),
+        (41, {}, lock_body("WORD-c", 0, 1)),
+        (42, {}, lock_body("WORD-c", 0)),
+        (33, {"offset": "77777777777"}, b""),
+        (35, {"clientID": "WORD-c", "producerGroup": "WORD-p"}, b""),
+    ]
+    for code, ext, body in requests:
+        talk.ask(code, ext, body, serialize=BINARY)
+    talk.await_offset("WORD-t", 5)
+    talk.ask(11, pull("WORD-t"), serialize=BINARY)

@@ -124,7 +124,8 @@ def integer(request: Request, name: str, default: int | None = None) -> int:
             raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is null")
         return default
     try:
-        if len(value) > _INTEGER_SIZE_MAX:
+        # Python reads blanks and underlines as well.
+        if len(value) > _INTEGER_SIZE_MAX or "_" in value or value != value.strip():
             raise ValueError
         found = int(value)
     except ValueError:

@@ -6,7 +6,7 @@ A pull is answered straight from the log into one buffer; no message is an objec
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from polymq.errors import Refusal, RefusalCode
 from polymq.gateways.effects import Send
@@ -121,20 +121,26 @@ _Numbers = tuple[int, int, int, int, int, int, int, int]
 
 def _numbers(ext: dict[str, str]) -> _Numbers | None:
     """Read what a pull says in numbers, if nothing is wrong with them: queue, offset, messages, flags, bytes, time to wait, version, commit."""
+    get = ext.get
     try:
-        found = (
-            int(ext["queueId"]),
-            int(ext["queueOffset"]),
-            int(ext["maxMsgNums"]),
-            int(ext["sysFlag"]),
-            int(ext.get("maxMsgBytes", 0)),
-            int(ext.get("suspendTimeoutMillis", 0)),
-            int(ext.get("subVersion", 0)),
-            int(ext.get("commitOffset", -1)),
+        said = (
+            ext["queueId"],
+            ext["queueOffset"],
+            ext["maxMsgNums"],
+            ext["sysFlag"],
+            get("maxMsgBytes", "0"),
+            get("suspendTimeoutMillis", "0"),
+            get("subVersion", "0"),
+            get("commitOffset", "-1"),
         )
+        found = tuple(map(int, said))
     except (KeyError, ValueError):
         return None
-    return found if -_I32 <= min(found) and max(found[0], found[2], found[3], found[4]) < _I32 and max(found) < _I64 else None
+    # Python reads blanks and underlines as well.
+    if not "".join(said).replace("-", "").isdigit():
+        return None
+    small_enough = -_I32 <= min(found) and max(found[0], found[2], found[3], found[4]) < _I32 and max(found) < _I64
+    return cast("_Numbers", found) if small_enough else None
 
 
 def _numbers_one_by_one(request: Request) -> _Numbers:
@@ -351,8 +357,7 @@ def _read_on(pull: Pull, reader: Reader) -> None:
             buffer = larger
         end, count, next_offset, scanned = encode_stored(buffer, at, piece, spot, wanted, count_left, size_left)
         if count_left < pull.count_max and end - at > size_left:
-            # Only the first message of an answer may be larger than there is room for.
-            reader.seek(pull.next)
+            # Only the first message of an answer may be larger than there is room for: the next pull has to find it again.
             break
         at, pull.next = end, next_offset
         count_left -= count
@@ -361,8 +366,6 @@ def _read_on(pull: Pull, reader: Reader) -> None:
         scan_size_left -= piece.end - piece.position
         behind = pull.next < piece.offset + piece.count
         if behind or count_left <= 0 or size_left <= 0 or scan_left <= 0 or scan_size_left <= 0:
-            break
-        if wanted is None and pull.next >= pull.log.readable:
             break
     if count_left < pull.count_max:
         _answer_found(pull, buffer, at)

@@ -19,8 +19,8 @@ from polymq.gateways.rocketmq.joining import require_group
 from polymq.gateways.rocketmq.queries import look_up
 from polymq.protocols.rocketmq import properties as names
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
-from polymq.protocols.rocketmq.ids import offset_message_id, parse_physical_offset
-from polymq.protocols.rocketmq.names import dead_letter_topic, is_valid_group, retry_topic, to_core, to_topic
+from polymq.protocols.rocketmq.ids import offset_message_id
+from polymq.protocols.rocketmq.names import dead_letter_topic, is_valid_group, retry_topic, to_core
 from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, extra_of, make_message
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 
@@ -92,15 +92,6 @@ def _send_back(client: RocketmqClient, request: Request) -> Answer | None:
     said = loose(request, "maxReconsumeTimes", RECONSUME_TIMES_MAX) if request.ext.get("maxReconsumeTimes") else None
     level, problem = _level(request)
     wanted = Return(group, integer(request, "offset"), level, times_max=reconsume_times_max(said, request.version))
-    house = client.house
-    place = parse_physical_offset(wanted.physical)
-    try:
-        topic = None if place is None else to_topic(house.inner.place_of(place[0])[0])
-    except Refusal:
-        topic = None
-    if topic is None:
-        return _not_found(wanted.physical)
-    require_group(client.session, group, (topic,))
 
     def then(found: Found | None) -> None:
         try:

@@ -167,6 +167,7 @@ def test_offsets_by_time(world: World, talk: Talk) -> None:
     assert talk.ask(search, ext | {"timestamp": later - 5000, "boundaryType": "UPPER"}).ext["offset"] == "4"
     assert talk.ask(search, ext | {"timestamp": later + 99}).ext["offset"] == "6"
     assert talk.ask(search, ext | {"timestamp": -5}).ext["offset"] == "0"
+    assert talk.ask(search, ext | {"timestamp": 0, "boundaryType": "UPPER"}).ext["offset"] == "0"
     assert talk.ask(search, ext | {"timestamp": 0, "topic": "U"}).ext["offset"] == "0"
     assert talk.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, ext | {"topic": "U"}).ext["timestamp"] == "-1"
 

@@ -355,3 +355,13 @@ def test_messages_come_from_one_piece_of_the_log_after_the_other(
     assert answer.ext["nextBeginOffset"] == str(count)
     rest = talk.pull("T", count, maxMsgNums=1)
     assert (count == 5 and rest is None) or [body[:1] for body in bodies(rest)] == [b"%d" % count]
+
+
+@pytest.mark.parametrize("field", ["queueId", "queueOffset", "maxMsgNums", "sysFlag", "maxMsgBytes", "suspendTimeoutMillis", "subVersion"])
+@pytest.mark.parametrize("text", [" 0", "0 ", "0_0", "", "1.0", "0x0"])
+def test_numbers_are_what_java_takes_for_numbers(talk: Talk, field: str, text: str) -> None:
+    talk.put("T")
+    answer = talk.pull("T", **{field: text})  # type: ignore[arg-type]
+    assert answer is not None
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"the custom field <{field}> is no number")
+    assert bodies(talk.pull("T", maxMsgNums="+32", commitOffset="-1")) == [b"x"]
