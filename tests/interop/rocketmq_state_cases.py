@@ -269,7 +269,7 @@ def the_binary_form_of_everything(stage: Stage) -> None:
         (29, {"topic": "WORD-t", "queueId": "0", "timestamp": "0"}, b""),
         (38, {"consumerGroup": "nobody"}, b""),
         (34, {}, b'{"clientID":"WORD-c","producerDataSet":[{"groupName":"WORD-p"}]}'),
-        (41, {}, lock_body("WORD-c", 0, 1)),
+        (41, {}, lock_body("WORD-c", 0)),
         (42, {}, lock_body("WORD-c", 0)),
         (33, {"offset": "77777777777"}, b""),
         (35, {"clientID": "WORD-c", "producerGroup": "WORD-p"}, b""),
