@@ -278,3 +278,18 @@ def the_binary_form_of_everything(stage: Stage) -> None:
         talk.ask(code, ext, body, serialize=BINARY)
     talk.await_offset("WORD-t", 5)
     talk.ask(11, pull("WORD-t"), serialize=BINARY)
+
+
+@case
+def what_is_left_out(stage: Stage) -> None:
+    stage.topic("zero")
+    names, talk = stage.names(), stage.broker()
+    names.ask(101, {"namespace": "WORD"}, note="a value without its name")
+    names.ask(101, {"key": "WORD"}, note="a value of nothing")
+    names.ask(219, {}, note="all values of nothing")
+    names.ask(224, {}, note="the topics of no cluster")
+    talk.ask(207, {"groupName": "with blank"}, note="a group that cannot be")
+    fields = pull("WORD-t", sysFlag="5")
+    talk.ask(11, {name: value for name, value in fields.items() if name != "commitOffset"}, note="a pull that commits nothing")
+    for name in ("d", "l"):
+        talk.ask(310, send("WORD-t", **{name: ""}), b"x", note=f"an empty {name}")

@@ -153,9 +153,10 @@ def _topics(client: RocketmqClient, _request: Request) -> Answer:
 
 def _topics_of_cluster(client: RocketmqClient, request: Request) -> Answer:
     """224: every topic of one cluster."""
-    cluster = required(request, "cluster")
+    cluster = request.ext.get("cluster")
     own = _own_topics(client) if cluster == client.house.facts.cluster else []
-    return _list_answer([*own, *client.house.registry.some_topics(TOPIC_LIST_MAX + 1, cluster)])
+    others = client.house.registry.some_topics(TOPIC_LIST_MAX + 1, cluster) if cluster else []
+    return _list_answer([*own, *others])
 
 
 def _system_topics(client: RocketmqClient, _request: Request) -> Answer:
@@ -258,13 +259,13 @@ def _delete_topic(client: RocketmqClient, request: Request) -> Answer:
 
 def _no_value(_client: RocketmqClient, request: Request) -> Answer:
     """101: there are no values."""
-    namespace, key = required(request, "namespace"), required(request, "key")
+    namespace, key = request.ext.get("namespace", "null"), request.ext.get("key", "null")
     return Answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
 
 
 def _no_values(_client: RocketmqClient, request: Request) -> Answer:
     """219: there are no values."""
-    return Answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {required(request, 'namespace')}")
+    return Answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.ext.get('namespace', 'null')}")
 
 
 HANDLERS: Final[dict[int, Handler]] = {

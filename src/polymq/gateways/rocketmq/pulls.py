@@ -95,6 +95,8 @@ class Pull:
         if numbers is None:  # something is wrong, or unusual: what it is, in words
             numbers = _numbers_one_by_one(request)
         self.queue_id, self.offset, count_max, self.flags, size_max, suspend_ms, self.version, self.commit_offset = numbers
+        if self.flags & _COMMIT and "commitOffset" not in request.ext:
+            raise RequestProblem(ResponseCode.SYSTEM_ERROR, "the custom field <commitOffset> is null")
         if count_max < 0:
             raise RequestProblem(ResponseCode.SYSTEM_ERROR, "the custom field <maxMsgNums> is negative")
         self.next = self.offset

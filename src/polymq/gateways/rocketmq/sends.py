@@ -231,7 +231,7 @@ def read_sending(request: Request) -> Sending:
         flag=small(request, names["flag"]),
         born_ms=integer(request, names["born_ms"]),
         reconsume=optional(request, names["reconsume_times"], 0),
-        max_reconsume=optional(request, names["max_reconsume"], _RECONSUME_TIMES_MAX) if most else None,
+        max_reconsume=optional(request, names["max_reconsume"], _RECONSUME_TIMES_MAX) if most is not None else None,
         default_queues=optional(request, names["default_queues"], 0),
         batch=truth(request, names["batch"]),
     )

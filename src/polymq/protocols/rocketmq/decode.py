@@ -358,7 +358,7 @@ class Decoder:
         if not self._optional(source, _QUEUES):
             return False
         queues = self._number
-        if self._is_said(_RECONSUMED_MAX) and not self._integer(source, _RECONSUMED_MAX, _I32_MAX):
+        if not self._optional(source, _RECONSUMED_MAX):
             return False
         topic = self._topic_number(source)
         if topic < 0:
@@ -436,13 +436,6 @@ class Decoder:
         """Read a number of 32 bits that may be left out into `_number`, 0 then; False if it is none."""
         self._number = 0
         return self._chosen[chosen] < 0 or self._integer(source, chosen, _I32_MAX)
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _is_said(self, chosen: cython.Py_ssize_t) -> cython.bint:
-        """Say whether a field is there, and not empty."""
-        i: cython.Py_ssize_t = self._chosen[chosen]
-        return i >= 0 and self._fields.places[i + 3] > 0
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -365,3 +365,11 @@ def test_numbers_are_what_java_takes_for_numbers(talk: Talk, field: str, text: s
     assert answer is not None
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"the custom field <{field}> is no number")
     assert bodies(talk.pull("T", maxMsgNums="+32", commitOffset="-1")) == [b"x"]
+
+
+def test_a_pull_that_commits_says_what(talk: Talk) -> None:
+    talk.put("T")
+    said = {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
+    assert bodies(talk.ask(RequestCode.PULL_MESSAGE, said | {"sysFlag": 0})) == [b"x"]
+    answer = talk.ask(RequestCode.PULL_MESSAGE, said | {"sysFlag": 1})
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "the custom field <commitOffset> is null")

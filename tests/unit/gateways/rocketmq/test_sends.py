@@ -55,7 +55,8 @@ def test_a_topic_gets_as_many_queues_as_its_first_sender_asks_for(world: World, 
 def test_what_is_no_number_is_found_also_where_nobody_needs_it(talk: Talk, field: str) -> None:
     talk.put("T")
     said = {"a": "P", "b": "T", "e": 0, "f": 0, "g": 1, "h": 0}
-    assert talk.ask(RequestCode.SEND_MESSAGE_V2, said | {field: "x"}).code == ResponseCode.SYSTEM_ERROR
+    for wrong in ("x", ""):
+        assert talk.ask(RequestCode.SEND_MESSAGE_V2, said | {field: wrong}).code == ResponseCode.SYSTEM_ERROR
     assert talk.ask(RequestCode.SEND_MESSAGE_V2, said | {field: "7"}).code == 0
     long = {"producerGroup": "P", "topic": "T", "queueId": 0, "sysFlag": 0, "bornTimestamp": 1, "flag": 0}
     name = {"d": "defaultTopicQueueNums", "l": "maxReconsumeTimes"}[field]
