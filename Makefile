@@ -71,9 +71,14 @@ interop: setup ## real clients (pynsq, ansq, gnsq, go-nsq, nsqjs, PHP, nats-py, 
 	@peers/build.sh
 	@POLYMQ_CLIENTS_TABLE=$(if $(CI),compare,write) $(PYTEST) tests/interop --timeout 300 -r fER $(ARGS)
 
+.PHONY: matrix
+matrix: setup ## every protocol to every other and to Spark, 10,000 messages each, over a kill -9; one group by two protocols (needs Java 17)
+	@tools/setup --require-java
+	@$(PYTEST) tests/interop/test_matrix*.py --timeout 300 -r fER $(ARGS)
+
 .PHONY: bench
-bench: setup ## polymq beside nsqd and nats-server, on this machine, now
-	@peers/build.sh nsq nats nats-2.9
+bench: setup ## polymq beside nsqd, nats-server and RocketMQ's brokers, on this machine, now
+	@peers/build.sh nsq nats nats-2.9 rocketmq
 	@$(PYTHON_ENV)/python -m bench $(ARGS)
 
 .PHONY: crash
@@ -94,6 +99,10 @@ coverage: setup ## unit tests with branch coverage, uncompiled (compiled modules
 .PHONY: example
 example: setup ## write polymq.example.toml again
 	@$(PYTHON_ENV)/python -c 'from polymq import config; print(config.example(), end="")' >polymq.example.toml
+
+.PHONY: conversions
+conversions: setup ## write docs/CONVERSIONS.md again: what becomes of fields between protocols
+	@$(PYTHON_ENV)/python -m tests.conversions
 
 .PHONY: clean
 clean: ## remove what was built; data and .venv stay

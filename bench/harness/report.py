@@ -45,6 +45,10 @@ scripts), asynchronous flush; polymq is nameserver and broker in one process. Al
 row to row, and every load is preceded by a warm-up that is not counted. A goal is met if it is met against the better of the two. Generator and
 server share the machine; polymq uses one core, a JVM all it can get.
 """
+CROSS_REMARK = """\
+One polymq serves all four protocols here, and nobody else does: a pair is held against the slower of what its two protocols do alone, in the same run. A
+process of the generator publishes while another one consumes, each as fast as it can, on the machine that they share with the server; polymq uses one core.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ SHEETS = (
     Sheet("NATS", NATS_NOT_ALIKE, ("nats-server", "nats-server-2.9", "polymq")),
     Sheet("RocketMQ", ROCKETMQ_NOT_ALIKE, ("rocketmq-4.9", "rocketmq-5.3", "polymq")),
     Sheet("PHPMQ", PHPMQ_NOT_ALIKE, ("polymq",), ("polymq-fsync",)),
+    Sheet("All four", CROSS_REMARK, ("polymq",)),
 )
 
 

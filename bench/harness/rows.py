@@ -3,7 +3,8 @@
 A row measures one run of one kind of server on a fresh data folder and returns its figures. Which runs there are, in
 which order, and what becomes of the figures is not decided here. Here are the rows about the broker itself; those about
 what NSQ has beside publishing and consuming are in `nsq_rows.py`, those about NATS in `nats_rows.py`, those about RocketMQ in
-`rocketmq_rows.py`, those about PHPMQ in `phpmq_rows.py`.
+`rocketmq_rows.py`, those about PHPMQ in `phpmq_rows.py`, those about all of
+them together in `cross_rows.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.harness.cross_rows import CROSS_ROWS
 from bench.harness.generator import LoadError
 from bench.harness.machine import SmallCache
 from bench.harness.nats_rows import NATS_ROWS
@@ -350,4 +352,5 @@ ROWS: tuple[Row, ...] = (
     *NATS_ROWS,
     *ROCKETMQ_ROWS,
     *PHPMQ_ROWS,
+    *CROSS_ROWS,
 )

@@ -15,7 +15,7 @@
 
 enum mode {
     MODE_PUB, MODE_MPUB, MODE_SUB, MODE_BOTH, MODE_LATENCY, MODE_IDLE,
-    MODE_NATS_PUB, MODE_NATS_BOTH, MODE_NATS_REQUEST, MODE_NATS_IDLE,
+    MODE_NATS_PUB, MODE_NATS_BOTH, MODE_NATS_SUB, MODE_NATS_REQUEST, MODE_NATS_IDLE,
     MODE_ROCKETMQ_SEND, MODE_ROCKETMQ_BATCH, MODE_ROCKETMQ_PULL, MODE_ROCKETMQ_ANYWHERE
 };
 enum role { ROLE_PUBLISHER, ROLE_CONSUMER, ROLE_TIMED, ROLE_IDLE };
@@ -25,7 +25,7 @@ enum compression { PLAIN, SNAPPY, DEFLATE };
 enum { SLICE_COUNT = 10, CHANNEL_COUNT_MAX = 64 };
 
 /* The loop: events taken at a time, and how often the deadline is looked at. */
-enum { EVENT_COUNT = 1024, DEADLINE_CHECK_MS = 100 };
+enum { EVENT_COUNT = 1024, DEADLINE_CHECK_MS = 100, FOLLOW_CHECK_MS = 1 };
 
 struct options {
     enum mode mode;
@@ -67,6 +67,9 @@ struct options {
     uint32_t queues;  /* of the topic, the first so many */
     uint64_t warm_up; /* messages before the clock starts */
     bool binary;      /* headers in RocketMQ's own form instead of JSON */
+    bool foreign;     /* what is pulled was made by others, and comes while it is pulled */
+    bool follow;      /* publish no further ahead of another process than --lead-max */
+    bool ready;       /* say when everybody who receives is there */
 };
 
 /* What publishers send: `count` commands, one after the other, prepared once and sent again and again. */
@@ -156,6 +159,11 @@ bool output_waits(const struct connection *connection);
 bool is_response(const struct frame *frame, const char *text);
 _Noreturn void unexpected_frame(const struct frame *frame);
 
+/* lead.c */
+void lead_open(const char *path);
+void lead_tell(uint64_t received);
+uint64_t lead_heard(void);
+
 /* pack.c: compression. `pack` makes bytes that can be sent again and again, `pack_stored` wraps them as they are, which
  * costs next to nothing; `unpack` moves what has come into `target` and gives its size. */
 size_t packed_size_max(size_t size_bytes);
@@ -198,6 +206,7 @@ void run_prepare(struct run *run);
 void run_end(bool complete);
 void execute(struct run *run);
 double cpu_seconds(void);
+void say_ready(const struct options *options);
 void report_begin(const struct run *run, uint64_t done, bool complete);
 void report_slices(const struct run *run);
 void report_samples(const struct run *run);

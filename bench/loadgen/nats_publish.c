@@ -94,6 +94,7 @@ void nats_publisher_push(struct nats_run *nats, struct nats_connection *connecti
     struct run *run = &nats->run;
     if (connection->base.done) return;
     if (connection->round_sent == connection->round_end) {
+        if (run->options.follow) run->received = lead_heard();
         if (!may_begin(nats, connection)) {
             watch_output(run, &connection->base, false);
             return;
@@ -106,7 +107,7 @@ void nats_publisher_push(struct nats_run *nats, struct nats_connection *connecti
         if (count < 0) fail("send: %s", strerror(errno));
         connection->round_sent += (size_t)count;
     }
-    watch_output(run, &connection->base, connection->round_sent < connection->round_end || connection->begun < connection->quota);
+    watch_output(run, &connection->base, connection->round_sent < connection->round_end || (connection->begun < connection->quota && may_begin(nats, connection)));
 }
 
 static void take_pong(struct nats_run *nats, struct nats_connection *connection) {

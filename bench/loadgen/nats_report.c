@@ -25,7 +25,7 @@ static void report_members(const struct nats_run *nats) {
 void nats_report(const struct nats_run *nats) {
     const struct run *run = &nats->run;
     bool idle = run->options.mode == MODE_NATS_IDLE;
-    report_begin(run, run->options.mode == MODE_NATS_BOTH ? run->received : run->published, idle || !run->open_count);
+    report_begin(run, nats->taker_count ? run->received : run->published, idle || !run->open_count);
     if (!idle) report_slices(run);
     if (nats->taker_count) report_takers(nats);
     if (nats->run.options.members) report_members(nats);

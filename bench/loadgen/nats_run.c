@@ -39,7 +39,7 @@ static void add_takers(struct nats_run *nats) {
 /* Those who receive come first: they are subscribed before anything is published. */
 static void plan_connections(struct nats_run *nats) {
     const struct options *options = &nats->run.options;
-    bool takes = options->mode == MODE_NATS_BOTH;
+    bool takes = options->mode == MODE_NATS_BOTH || options->mode == MODE_NATS_SUB;
     size_t slots = (size_t)options->connections * options->topics;
     size_t room = (size_t)options->connections + options->subscribers + options->members + options->slow + 2;
     nats->connections = calloc(room, sizeof *nats->connections);
@@ -54,7 +54,7 @@ static void plan_connections(struct nats_run *nats) {
         for (size_t slot = 1; slot < slots; slot++)
             nats->first_bits[slot] = nats->first_bits[slot - 1] + nats_quota(options, (uint32_t)((slot - 1) / options->topics), (uint32_t)((slot - 1) % options->topics));
     }
-    if (takes || options->mode == MODE_NATS_PUB) add_connections(nats, NATS_PUBLISHER, options->connections);
+    if (options->mode == MODE_NATS_BOTH || options->mode == MODE_NATS_PUB) add_connections(nats, NATS_PUBLISHER, options->connections);
     if (options->mode == MODE_NATS_REQUEST) {
         add_connections(nats, NATS_RESPONDER, 1);
         add_connections(nats, NATS_REQUESTER, 1);
@@ -147,6 +147,7 @@ static void push_publishers(struct nats_run *nats) {
 static void begin(struct nats_run *nats) {
     struct run *run = &nats->run;
     run->started_ns = run->slice_ns[0] = now_ns();
+    say_ready(&run->options);
     push_publishers(nats);
     for (uint32_t i = 0; i < nats->connection_count; i++) {
         struct nats_connection *connection = &nats->connections[i];
@@ -163,7 +164,7 @@ static void loop(struct nats_run *nats) {
     struct run *run = &nats->run;
     struct epoll_event events[EVENT_COUNT];
     while (run->open_count || run->options.mode == MODE_NATS_IDLE) {
-        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, DEADLINE_CHECK_MS);
+        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, run->options.follow ? FOLLOW_CHECK_MS : DEADLINE_CHECK_MS);
         if (count < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
         for (int i = 0; i < count; i++) handle(nats, events[i].data.ptr, events[i].events);
         /* A publisher that waited for the subscribers is not woken by its own socket. */

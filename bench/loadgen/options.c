@@ -21,6 +21,7 @@ static const char USAGE[] =
     "modes of NATS, where --topic and --topics are subjects (with --topics N: NAME.00000 ...)\n"
     "  nats-pub      publish without taking anything; the server has taken everything when it answers the last PING\n"
     "  nats-both     publish to the subjects in turn; each of --subscribers and each group gets every message once, in order\n"
+    "  nats-sub      receive --messages that somebody else publishes, with each of --subscribers\n"
     "  nats-request  one question at a time to one responder\n"
     "  nats-idle     open connections with --subscriptions each, say so, and stay until the deadline\n"
     "\n"
@@ -30,7 +31,7 @@ static const char USAGE[] =
     "  rocketmq-pull      pull the first --queues queues from their beginning, 32 at a time, one request under way for each\n"
     "  rocketmq-anywhere  --messages pulls of 32, each from somewhere in one of the queues\n"
     "\n"
-    "modes of PHPMQ, where --topic is the queue (options: --address, --topic, --messages, --size, --window, --deadline)\n"
+    "modes of PHPMQ, where --topic is the queue (options: --address, --topic, --messages, --size, --window, --deadline, --ready, --tell, --follow, --lead-max)\n"
     "  phpmq-send     send without an answer; the server has read everything when it ends the connection\n"
     "  phpmq-consume  receive in a window of --window, and acknowledge each\n"
     "\n"
@@ -43,6 +44,8 @@ static const char USAGE[] =
     "  --defer-ms N (0)                       --message-timeout-ms N (server's)\n"
     "  --lead-max N (0: none)                 --hold-first             --deadline SECONDS (60)\n"
     "  --compression snappy|deflate           --auth SECRET            --words  bodies that compress\n"
+    "  --tell FILE  write into it what has been received; --follow FILE  publish no more than --lead-max ahead of that\n"
+    "  --ready  say so in a line of its own when those who receive are there\n"
     "options of NATS (default)\n"
     "  --members N (0)  of a queue group      --queue NAME (workers)   --slow N (0)  read nothing until the others are through\n"
     "  --wildcard  one subscription to all    --subscriptions N (1)    --settle-ms N (0)  between subscribing and publishing\n"
@@ -50,6 +53,7 @@ static const char USAGE[] =
     "options of RocketMQ (default)\n"
     "  --queues N (4)  --group NAME (bench)   --warm-up N (0)  messages before the clock starts\n"
     "  --binary  headers in RocketMQ's own form instead of JSON\n"
+    "  --foreign  pull what others publish meanwhile, of any protocol, until there are --messages\n"
     "\n"
     "One line of JSON goes to standard output. Exit status: 0 done, 1 wrong use, 2 error, 3 deadline.\n"
     "\n"
@@ -63,7 +67,7 @@ enum option_code {
     OPTION_CONNECTIONS, OPTION_CONSUMERS, OPTION_CHANNELS, OPTION_WINDOW, OPTION_RDY, OPTION_TOPICS,
     OPTION_SUBSCRIBERS, OPTION_RATE, OPTION_DEFER, OPTION_TIMEOUT, OPTION_LEAD, OPTION_HOLD, OPTION_DEADLINE,
     OPTION_COMPRESSION, OPTION_AUTH, OPTION_WORDS, OPTION_QUEUE, OPTION_MEMBERS, OPTION_SLOW, OPTION_SUBSCRIPTIONS, OPTION_WILDCARD, OPTION_SETTLE,
-    OPTION_OTHER, OPTION_QUEUES, OPTION_GROUP, OPTION_WARM_UP, OPTION_BINARY, OPTION_HELP
+    OPTION_OTHER, OPTION_QUEUES, OPTION_GROUP, OPTION_WARM_UP, OPTION_BINARY, OPTION_FOREIGN, OPTION_READY, OPTION_TELL, OPTION_FOLLOW, OPTION_HELP
 };
 
 static const struct option OPTIONS[] = {
@@ -100,6 +104,10 @@ static const struct option OPTIONS[] = {
     {"group", required_argument, NULL, OPTION_GROUP},
     {"warm-up", required_argument, NULL, OPTION_WARM_UP},
     {"binary", no_argument, NULL, OPTION_BINARY},
+    {"foreign", no_argument, NULL, OPTION_FOREIGN},
+    {"ready", no_argument, NULL, OPTION_READY},
+    {"tell", required_argument, NULL, OPTION_TELL},
+    {"follow", required_argument, NULL, OPTION_FOLLOW},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -120,7 +128,8 @@ static enum mode parse_mode(const char *name) {
     static const struct { const char *name; enum mode mode; } MODES[] = {
         {"pub", MODE_PUB}, {"mpub", MODE_MPUB}, {"prefill", MODE_MPUB}, {"sub", MODE_SUB},
         {"both", MODE_BOTH}, {"latency", MODE_LATENCY}, {"idle", MODE_IDLE},
-        {"nats-pub", MODE_NATS_PUB}, {"nats-both", MODE_NATS_BOTH}, {"nats-request", MODE_NATS_REQUEST}, {"nats-idle", MODE_NATS_IDLE},
+        {"nats-pub", MODE_NATS_PUB}, {"nats-both", MODE_NATS_BOTH}, {"nats-sub", MODE_NATS_SUB},
+        {"nats-request", MODE_NATS_REQUEST}, {"nats-idle", MODE_NATS_IDLE},
         {"rocketmq-send", MODE_ROCKETMQ_SEND}, {"rocketmq-batch", MODE_ROCKETMQ_BATCH},
         {"rocketmq-pull", MODE_ROCKETMQ_PULL}, {"rocketmq-anywhere", MODE_ROCKETMQ_ANYWHERE},
     };
@@ -185,20 +194,25 @@ static void set_option(int code, const char *value, struct options *options) {
     case OPTION_GROUP: options->group = word(value, 60); break;
     case OPTION_WARM_UP: options->warm_up = number(value, 0, 10000000000ULL); break;
     case OPTION_BINARY: options->binary = true; break;
+    case OPTION_FOREIGN: options->foreign = true; break;
+    case OPTION_READY: options->ready = true; break;
+    case OPTION_TELL: lead_open(value); break;
+    case OPTION_FOLLOW: lead_open(value); options->follow = true; break;
     case OPTION_HELP: fputs(USAGE, stdout); exit(0);
     default: misuse("unknown option", "see below");
     }
 }
 
 static void check_nats(const struct options *options) {
-    bool takes = options->mode == MODE_NATS_BOTH;
+    bool takes = options->mode == MODE_NATS_BOTH || options->mode == MODE_NATS_SUB;
     word(options->topic, 60);
     if (options->auth) word(options->auth, 500);
     if (options->size_bytes < 12) misuse("--size", "at least 12: a body begins with its number and its publisher");
-    if (takes && !options->subscribers && !options->members) misuse("nats-both", "somebody has to receive: --subscribers or --members");
-    if (!takes && (options->subscribers || options->members || options->slow || options->lead_max))
-        misuse("--subscribers, --members, --slow, --lead-max", "only for nats-both");
-    if (options->topics > 1 && options->mode != MODE_NATS_PUB && !takes) misuse("--topics", "only for nats-pub and nats-both");
+    if (options->mode == MODE_NATS_SUB && (options->members || options->slow)) misuse("nats-sub", "only --subscribers");
+    if (takes && !options->subscribers && !options->members) misuse("nats-both, nats-sub", "somebody has to receive: --subscribers or --members");
+    if (!takes && (options->subscribers || options->members || options->slow || (options->lead_max && !options->follow)))
+        misuse("--subscribers, --members, --slow, --lead-max", "only for nats-both and nats-sub");
+    if (options->topics > 1 && options->mode != MODE_NATS_PUB && !takes) misuse("--topics", "only for nats-pub, nats-both and nats-sub");
     if (options->messages < options->connections && options->mode != MODE_NATS_IDLE) misuse("--messages", "less than one for each publisher");
 }
 
@@ -206,6 +220,8 @@ static void check_rocketmq(const struct options *options) {
     bool batches = options->mode == MODE_ROCKETMQ_BATCH;
     word(options->topic, 60);
     if (options->size_bytes < 12) misuse("--size", "at least 12: a body begins with the number of its message");
+    if (options->foreign && options->mode != MODE_ROCKETMQ_PULL) misuse("--foreign", "only for rocketmq-pull");
+    if (options->foreign && options->warm_up) misuse("--warm-up", "not with --foreign");
     if (batches && (options->messages % options->batch || options->warm_up % options->batch)) misuse("--messages, --warm-up", "not a multiple of --batch");
     if (batches && (uint64_t)options->batch * (options->size_bytes + 100u) > 4 << 20) misuse("--batch", "over the 4 MiB of a body");
     if (options->mode == MODE_ROCKETMQ_PULL && options->connections > options->queues) misuse("--connections", "more than there are queues");

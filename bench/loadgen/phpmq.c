@@ -18,11 +18,11 @@
 enum { HEAD_BYTES = 8, PACKET_BYTES = 32, ID_BYTES = 32, INPUT_BYTES = 1 << 20, QUEUE_BYTES_MAX = 200, PERIOD = 200 };
 
 struct load {
-    bool consumes;
+    bool consumes, ready, follows, complete;
     char host[64];
     uint16_t port;
     const char *queue;
-    uint64_t messages, window, size_bytes;
+    uint64_t messages, window, size_bytes, lead_max;
     double deadline_s;
     int fd;
     uint64_t done;
@@ -40,14 +40,21 @@ static void parse(int count, char **arguments, struct load *load) {
     if (!load->consumes && strcmp(arguments[1], "phpmq-send")) fail("there is no mode %s: phpmq-send or phpmq-consume", arguments[1]);
     for (int i = 2; i < count; i += 2) {
         const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : "";
-        if (!strcmp(name, "--address")) {
+        if (!strcmp(name, "--ready")) {
+            load->ready = true;
+            i--; /* it has no value */
+        } else if (!strcmp(name, "--address")) {
             const char *colon = strrchr(value, ':');
             if (!colon || (size_t)(colon - value) >= sizeof load->host) fail("%s is not HOST:PORT", value);
             memcpy(load->host, value, (size_t)(colon - value));
             load->port = (uint16_t)number(colon + 1);
         } else if (!strcmp(name, "--topic")) load->queue = value;
         else if (!strcmp(name, "--messages")) load->messages = number(value);
-        else if (!strcmp(name, "--window")) load->window = number(value);
+        else if (!strcmp(name, "--lead-max")) load->lead_max = number(value);
+        else if (!strcmp(name, "--tell") || !strcmp(name, "--follow")) {
+            lead_open(value);
+            load->follows = name[2] == 'f';
+        } else if (!strcmp(name, "--window")) load->window = number(value);
         else if (!strcmp(name, "--size")) load->size_bytes = number(value);
         else if (!strcmp(name, "--deadline")) load->deadline_s = strtod(value, NULL);
         else fail("there is no option %s", name);
@@ -83,7 +90,7 @@ static char *packet(char *at, int type, const void *content, size_t size) {
 }
 
 /* The server has read everything when it answers the end of our side by the end of its own. */
-static void send_messages(struct load *load) {
+static void send_messages(struct load *load, uint64_t until_ns) {
     size_t room = HEAD_BYTES + 3 * PACKET_BYTES + strlen(load->queue) + load->size_bytes + 1;
     char *period = allocate(room * PERIOD), *body = allocate(load->size_bytes + 1), *at = period, end;
     memset(body, 'x', load->size_bytes);
@@ -92,13 +99,18 @@ static void send_messages(struct load *load) {
         at = packet(packet(packet(at + HEAD_BYTES, 1, load->queue, strlen(load->queue)), 2, body, load->size_bytes), 5, "0", 1);
     }
     size_t each = (size_t)(at - period) / PERIOD;
-    while (load->done < load->messages) {
+    while (load->done < load->messages && now_ns() < until_ns) {
+        if (load->follows && load->done > lead_heard() + load->lead_max) {
+            usleep(FOLLOW_CHECK_MS * 200);
+            continue;
+        }
         uint64_t count = load->messages - load->done < PERIOD ? load->messages - load->done : PERIOD;
         write_all(load, period, each * count);
         load->done += count;
     }
+    load->complete = load->done == load->messages;
     shutdown(load->fd, SHUT_WR);
-    if (recv(load->fd, &end, 1, 0)) fail("the server has not read everything: %s", strerror(errno));
+    if (load->complete && recv(load->fd, &end, 1, 0)) fail("the server has not read everything: %s", strerror(errno));
     free(period);
     free(body);
 }
@@ -128,6 +140,7 @@ static void consume(struct load *load, uint64_t until_ns) {
     char *end = packet(request + HEAD_BYTES, 1, load->queue, strlen(load->queue));
     end = packet(end, 4, text, (size_t)sprintf(text, "%llu", (unsigned long long)load->window));
     write_all(load, request, (size_t)(end - request));
+    say_ready(&(struct options){.ready = load->ready});
     memcpy(head, "H0100402", HEAD_BYTES);
     packet(packet(head + HEAD_BYTES, 1, load->queue, strlen(load->queue)), 3, "", 0);
     memcpy(head + ack_bytes - ID_BYTES - 2, "32", 2);
@@ -147,8 +160,10 @@ static void consume(struct load *load, uint64_t until_ns) {
         memmove(input, input + position, used - position);
         used -= position;
         write_all(load, output, written);
-        if (now_ns() > until_ns) fail("the deadline came after %llu messages", (unsigned long long)load->done);
+        lead_tell(load->done);
+        if (now_ns() > until_ns) break;
     }
+    load->complete = load->done == load->messages;
     free(input);
     free(output);
     free(head);
@@ -159,14 +174,17 @@ int phpmq_main(int argument_count, char **arguments) {
     struct rusage usage;
     parse(argument_count, arguments, &load);
     open_socket(&load);
-    uint64_t started_ns = now_ns();
-    if (load.consumes) consume(&load, started_ns + (uint64_t)(load.deadline_s * 1e9));
-    else send_messages(&load);
-    double seconds = (double)(now_ns() - started_ns) / 1e9;
+    uint64_t started_ns = now_ns(), until_ns = started_ns + (uint64_t)(load.deadline_s * 1e9);
+    if (load.consumes) consume(&load, until_ns);
+    else send_messages(&load, until_ns);
+    uint64_t ended_ns = now_ns();
+    double seconds = (double)(ended_ns - started_ns) / 1e9;
     getrusage(RUSAGE_SELF, &usage);
     double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-    printf("{\"mode\":\"%s\",\"messages\":%llu,\"seconds\":%.6f,\"rate\":%.1f,\"slice_rates\":[],\"cpu_seconds\":%.6f,\"complete\":true}\n",
-           arguments[1], (unsigned long long)load.done, seconds, (double)load.done / seconds, cpu);
+    printf("{\"mode\":\"%s\",\"messages\":%llu,\"seconds\":%.6f,\"rate\":%.1f,\"slice_rates\":[],\"cpu_seconds\":%.6f,\"began_s\":%.6f,\"ended_s\":%.6f,\"complete\":%s}\n",
+           arguments[1], (unsigned long long)load.done, seconds, (double)load.done / seconds, cpu, (double)started_ns / 1e9, (double)ended_ns / 1e9,
+           load.complete ? "true" : "false");
     close(load.fd);
+    run_end(load.complete);
     return 0;
 }

@@ -119,6 +119,7 @@ void publisher_share(struct run *run) {
 static void allow(struct run *run, struct connection *connection) {
     if (connection->commands_allowed - connection->commands_answered > run->options.window / 2) return;
     uint64_t limit = connection->commands_answered + run->options.window;
+    if (run->options.follow) run->received = lead_heard();
     if (limit > connection->commands_quota) limit = connection->commands_quota;
     if (run->options.lead_max && run->published > run->received + run->options.lead_max) limit = connection->commands_allowed;
     if (limit <= connection->commands_allowed) return;

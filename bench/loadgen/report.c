@@ -21,6 +21,13 @@ double cpu_seconds(void) {
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
+/* Whoever started us may now have others publish. */
+void say_ready(const struct options *options) {
+    if (!options->ready) return;
+    printf("{\"ready\":true}\n");
+    fflush(stdout);
+}
+
 void report_slices(const struct run *run) {
     double messages = (double)(run->options.messages / SLICE_COUNT);
     printf(",\"slice_rates\":[");
@@ -58,8 +65,9 @@ void report_samples(const struct run *run) {
 
 void report_begin(const struct run *run, uint64_t done, bool complete) {
     double seconds = (double)(run->ended_ns - run->started_ns) / 1e9;
-    printf("{\"mode\":\"%s\",\"complete\":%s,\"messages\":%llu,\"seconds\":%.6f,\"rate\":%.0f,\"cpu_seconds\":%.3f", run->options.mode_name,
-           complete ? "true" : "false", (unsigned long long)done, seconds, (double)done / seconds, cpu_seconds() - run->cpu_before_s);
+    printf("{\"mode\":\"%s\",\"complete\":%s,\"messages\":%llu,\"seconds\":%.6f,\"rate\":%.0f,\"cpu_seconds\":%.3f,\"began_s\":%.6f,\"ended_s\":%.6f", run->options.mode_name,
+           complete ? "true" : "false", (unsigned long long)done, seconds, (double)done / seconds, cpu_seconds() - run->cpu_before_s,
+           (double)run->started_ns / 1e9, (double)run->ended_ns / 1e9);
 }
 
 void report(const struct run *run) {

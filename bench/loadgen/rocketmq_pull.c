@@ -25,12 +25,13 @@ void rocketmq_pull_prepare(struct rocketmq_run *rocketmq) {
     for (uint32_t i = 0; i < rocketmq->queue_count; i++) {
         struct rocketmq_queue *queue = &rocketmq->queues[i];
         queue->quota = rocketmq->quota / rocketmq->queue_count + (i < rocketmq->quota % rocketmq->queue_count);
-        if (anywhere(rocketmq) ? queue->first < PULL_MESSAGES : queue->first < queue->quota)
+        if (options->foreign) queue->quota = UINT64_MAX;
+        else if (anywhere(rocketmq) ? queue->first < PULL_MESSAGES : queue->first < queue->quota)
             fail("queue %u holds %llu messages only", i, (unsigned long long)queue->first);
         queue->next = 0;
         queue->waits = true;
     }
-    if (anywhere(rocketmq)) return;
+    if (anywhere(rocketmq) || options->foreign) return;
     rocketmq->pulled_seen = calloc(rocketmq->stored / 8 + 1, 1);
     if (!rocketmq->pulled_seen) fail("no memory for %llu numbers", (unsigned long long)rocketmq->stored);
 }
@@ -114,16 +115,20 @@ static void check_message(struct rocketmq_run *rocketmq, const uint8_t *at, size
     if (*topic != topic_size || memcmp(topic + 1, options->topic, topic_size)) fail("a message of another topic");
     size_t properties_size = (size_t)properties[0] << 8 | properties[1];
     if (properties + 2 + properties_size != at + size) fail("a message of %zu bytes with %zu of properties", size, properties_size);
-    check_number(rocketmq, body);
+    if (!options->foreign) check_number(rocketmq, body);
     if (rocketmq->pulled % CRC_EVERY) return;
     if ((crc32(0, body, (uInt)body_size) & 0x7FFFFFFF) != rocketmq_u32(at + CRC_AT)) fail("a body that is not that of its checksum");
-    if (!memmem(properties + 2, properties_size, "UNIQ_KEY\001", 9)) fail("a message without its key");
+    if (!options->foreign && !memmem(properties + 2, properties_size, "UNIQ_KEY\001", 9)) fail("a message without its key");
 }
 
 uint32_t rocketmq_pull_answer(struct rocketmq_run *rocketmq, const struct rocketmq_slot *slot, const struct rocketmq_frame *frame) {
     struct rocketmq_queue *queue = &rocketmq->queues[slot->queue];
     const uint8_t *at = frame->body.at, *end = at + frame->body.size;
     uint32_t count = 0;
+    if (rocketmq->run.options.foreign && (frame->code == ROCKETMQ_NOT_FOUND || frame->code == ROCKETMQ_AGAIN)) { /* nothing has come meanwhile */
+        queue->waits = true;
+        return 0;
+    }
     if (frame->code != ROCKETMQ_SUCCESS) rocketmq_refused("a pull", frame);
     while (at < end) {
         size_t size = end - at < FIXED_BYTES ? 0 : rocketmq_u32(at + SIZE_AT);

@@ -102,16 +102,24 @@ static void open_connections(struct rocketmq_run *rocketmq) {
     }
 }
 
-/* After each answer what may be asked is asked: when nothing is under way, all is done. */
+/* After each answer what may be asked is asked: when nothing is under way, all is done. Of what others publish enough is enough. */
+static bool is_over(const struct rocketmq_run *rocketmq) {
+    if (rocketmq->run.options.follow && rocketmq->begun < rocketmq->quota) return false;
+    return rocketmq->run.options.foreign ? rocketmq->done >= rocketmq->quota : rocketmq->answered == rocketmq->begun;
+}
+
 static void loop(struct rocketmq_run *rocketmq) {
     struct run *run = &rocketmq->run;
     struct epoll_event events[EVENT_COUNT];
     if (!run->options.warm_up) begin_timing(rocketmq, now_ns());
     for (uint32_t i = 0; i < run->options.connections; i++) push(rocketmq, &rocketmq->connections[i]);
-    while (rocketmq->answered < rocketmq->begun) {
-        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, DEADLINE_CHECK_MS);
+    say_ready(&run->options);
+    while (!is_over(rocketmq)) {
+        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, run->options.follow ? FOLLOW_CHECK_MS : DEADLINE_CHECK_MS);
         if (count < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
         for (int i = 0; i < count; i++) handle(rocketmq, events[i].data.ptr, events[i].events);
+        /* Who waited for those who consume is not woken by its own socket. */
+        for (uint32_t i = 0; run->options.follow && i < run->options.connections; i++) push(rocketmq, &rocketmq->connections[i]);
         if (now_ns() > run->deadline_ns) break;
     }
     run->ended_ns = now_ns();
@@ -121,13 +129,13 @@ static void loop(struct rocketmq_run *rocketmq) {
 void rocketmq_execute(struct rocketmq_run *rocketmq) {
     run_prepare(&rocketmq->run);
     rocketmq_find(rocketmq);
-    rocketmq_offsets(rocketmq);
+    if (!rocketmq->run.options.foreign) rocketmq_offsets(rocketmq);
     if (sends(rocketmq)) rocketmq_send_prepare(rocketmq);
     else rocketmq_pull_prepare(rocketmq);
     open_connections(rocketmq);
     loop(rocketmq);
-    bool complete = rocketmq->answered == rocketmq->begun;
-    for (uint32_t i = 0; complete && i < rocketmq->run.options.connections; i++)
+    bool complete = is_over(rocketmq);
+    for (uint32_t i = 0; complete && !rocketmq->run.options.foreign && i < rocketmq->run.options.connections; i++)
         if (rocketmq->connections[i].base.input_used || connection_receive(&rocketmq->connections[i].base)) fail("more answers than requests");
     if (complete && sends(rocketmq)) rocketmq_confirm(rocketmq);
     rocketmq_report(rocketmq, complete);

@@ -108,7 +108,8 @@ bool rocketmq_send_next(struct rocketmq_run *rocketmq, struct rocketmq_connectio
     uint8_t properties[PROPERTIES_BYTES_MAX];
     if (rocketmq->begun == rocketmq->quota) return false;
     bool batch = options->mode == MODE_ROCKETMQ_BATCH;
-    uint64_t number = rocketmq->stored + rocketmq->begun * (batch ? options->batch : 1);
+    uint64_t begun = rocketmq->begun * (batch ? options->batch : 1), number = rocketmq->stored + begun;
+    if (options->follow && begun > lead_heard() + options->lead_max) return false;
     size_t body_bytes = batch ? options->batch * (BATCH_RECORD_BYTES + options->size_bytes + put_properties(properties, number)) : options->size_bytes;
     struct rocketmq_slot *slot = rocketmq_take_slot(connection);
     slot->queue = (uint32_t)(rocketmq->begun++ % rocketmq->queue_count);

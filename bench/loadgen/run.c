@@ -42,6 +42,7 @@ void *allocate(size_t size_bytes) {
 }
 
 void mark_progress(struct run *run, uint64_t done, uint64_t total) {
+    if (!run->options.follow) lead_tell(done);
     while (run->slices_done < SLICE_COUNT && done >= total / SLICE_COUNT * (run->slices_done + 1)) run->slice_ns[++run->slices_done] = now_ns();
 }
 
@@ -166,6 +167,7 @@ static void begin(struct run *run) {
             consumer_begin(run, connection);
         }
     }
+    say_ready(&run->options);
     push_publishers(run);
     if (run->options.mode == MODE_LATENCY) start_timer(run);
 }
@@ -174,7 +176,7 @@ static void loop(struct run *run) {
     struct epoll_event events[EVENT_COUNT];
     bool idle = run->options.mode == MODE_IDLE;
     while (idle || run->open_count) {
-        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, DEADLINE_CHECK_MS);
+        int count = epoll_wait(run->epoll_fd, events, EVENT_COUNT, run->options.follow ? FOLLOW_CHECK_MS : DEADLINE_CHECK_MS);
         if (count < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
         for (int i = 0; i < count; i++) {
             if (events[i].data.ptr == run) tick(run);

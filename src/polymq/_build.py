@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-__all__ = ["BuildReport", "PureFinder", "hot_modules", "install_pure_finder", "report"]
+__all__ = ["BuildReport", "PureFinder", "hot_modules", "install_pure_finder", "mode", "report"]
 
 PACKAGE: Final = "polymq"
 FOLDER: Final = Path(__file__).parent
@@ -60,8 +59,8 @@ def hot_modules(folder: Path = FOLDER) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-class PureFinder(MetaPathFinder):
-    """Finds the `.py` of a hot module although a compiled extension lies beside it."""
+class PureFinder:
+    """Finds the `.py` of a hot module although a compiled extension lies beside it: an entry of `sys.meta_path`."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the source's spec for a hot module; None leaves everything else to the usual finders."""
@@ -94,10 +93,11 @@ def report() -> BuildReport:
         compiled.append(name)
         if _is_stale(Path(spec.origin)):
             stale.append(name)
-    return BuildReport(_mode(), tuple(compiled), tuple(interpreted), tuple(stale))
+    return BuildReport(mode(), tuple(compiled), tuple(interpreted), tuple(stale))
 
 
-def _mode() -> str:
+def mode() -> str:
+    """Say how the hot modules were compiled, without looking at them: "fast" or "checked"."""
     try:
         return FOLDER.joinpath(MODE_FILE).read_text(encoding="utf-8").strip()
     except FileNotFoundError:

@@ -7,6 +7,7 @@ from typing import Final
 from polymq.limits import BATCH_SIZE_BYTES_MAX, MESSAGE_SIZE_BYTES_MAX, OFFSET_BITS, PARTITION_BITS, PENDING_INPUT_SIZE_BYTES_MAX
 
 __all__ = [
+    "ANSWERS_SIZE_BYTES_PER_CALL_MAX",
     "ASKED_PER_CONNECTION_MAX",
     "CLIENT_ID_SIZE_MAX",
     "COLD_COPIES_SIZE_BYTES_MAX",
@@ -29,6 +30,7 @@ __all__ = [
     "JSON_DEPTH_MAX",
     "JSON_VALUES_MAX",
     "KEYS_PER_CONNECTION_MAX",
+    "LANES_PER_CONNECTION_MAX",
     "LOCKED_QUEUES_MAX",
     "LOCKED_QUEUES_PER_REQUEST_MAX",
     "MEMBERS_MAX",
@@ -51,7 +53,6 @@ __all__ = [
     "PULL_SCAN_RECORDS_MAX",
     "PULL_SCAN_SIZE_BYTES_MAX",
     "PULL_SIZE_BYTES_MAX",
-    "PULL_SIZE_BYTES_PER_FEED_MAX",
     "PULL_SUBSCRIPTION_WAIT_NS",
     "QUERY_ANSWER_SIZE_BYTES_MAX",
     "QUERY_MESSAGES_MAX",
@@ -66,6 +67,8 @@ __all__ = [
     "REGISTRATION_OBJECTS_MAX",
     "REGISTRATION_SIZE_BYTES_MAX",
     "REGISTRATION_TOPICS_MAX",
+    "REPEATED_SIZE_BYTES_MAX",
+    "REPEATS_PER_FEED_MAX",
     "REQUESTS_NS_PER_TURN_MAX",
     "REQUESTS_PER_FEED_MAX",
     "ROUTE_QUEUES_MAX",
@@ -114,6 +117,11 @@ PULL_SIZE_BYTES_MAX: Final = 256 * 1024
 # What one feed decodes before the gateway acts on it: columns of 36 bytes for each send, an object for each other request.
 SENDS_PER_FEED_MAX: Final = 4096
 REQUESTS_PER_FEED_MAX: Final = 128
+# Pulls of a connection that are known again by their headers, without being read as requests: so many bytes of a header's fields, and so many
+# of them (some 1,500 bytes each); more than a consumer has queues are forgotten all together. One feed decodes so many of them.
+REPEATED_SIZE_BYTES_MAX: Final = 1024
+LANES_PER_CONNECTION_MAX: Final = 256
+REPEATS_PER_FEED_MAX: Final = 16
 # One connection's requests in a turn, after which the others have theirs; a single one may take longer.
 REQUESTS_NS_PER_TURN_MAX: Final = 2_000_000
 # A decoder remembers the topics that its client sends to, and forgets all of them when there are more.
@@ -199,8 +207,8 @@ PULL_SUBSCRIPTION_WAIT_NS: Final = 1_000_000_000
 # What a filter may reject for one pull: 800 index entries in RocketMQ. Here a record costs 20 ns to look at: 0.3 ms.
 PULL_SCAN_RECORDS_MAX: Final = 16_384
 PULL_SCAN_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
-# What one connection's pulls may put out in one go; the others wait until that is written.
-PULL_SIZE_BYTES_PER_FEED_MAX: Final = 1024 * 1024
+# What one connection is answered in one call; more of its requests, and its other pulls, wait until that is written.
+ANSWERS_SIZE_BYTES_PER_CALL_MAX: Final = 1024 * 1024
 # Places in the log that a connection goes on reading from: 200 bytes each, and found again if there are more.
 READERS_PER_CONNECTION_MAX: Final = 4096
 # What those keep of what is not in memory, all connections together: 256 KiB each, or 4 MiB as long as there is room, or a whole batch.

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(broker: RealBroker, world: CrashWorld, kills: int) -> None:
     """Kill the broker so often, drain now and then, and compare the logs in the end; raises PromiseBrokenError."""
-    broker.create_topics(world.topics)
+    broker.create_topics(world.topics, world.groups)
     while world.kills < kills:
         world.live()
         if world.kills % _KILLS_PER_DRAIN == 0 or world.kills >= kills:
@@ -86,11 +86,16 @@ def report(world: CrashWorld, seed: int, took_s: float) -> list[str]:
         ("kills (SIGKILL)", world.kills),
         ("messages published", len(publications)),
         ("… acknowledged", len(acknowledged)),
-        ("… deferred (DPUB)", sum(bool(publication.due_wall_ns) for publication in publications)),
-        ("… in an MPUB of two or more", sum(publication.count > 1 for publication in publications)),
-        ("deliveries", world.ledger.delivered_count),
-        ("deliveries beyond the first", sum(max(0, share.delivered - 1) for share in shares)),
-        ("settles that were confirmed", sum(share.finished_ns is not None for share in shares)),
+        ("… deferred", sum(bool(publication.due_wall_ns) for publication in publications)),
+        ("… in an MPUB or a batch of two or more", sum(publication.count > 1 for publication in publications)),
+        ("NSQ deliveries", world.ledger.delivered_count),
+        ("… beyond the first", sum(max(0, share.delivered - 1) for share in shares)),
+        ("… whose settle was confirmed", sum(share.finished_ns is not None for share in shares)),
+        *((f"{what}, messages", count) for what, count in sorted(world.sent.items())),
+        ("RocketMQ offset commits that were confirmed", world.witness.positions.commits),
+        ("PHPMQ dispatches", world.witness.windows.dispatches),
+        ("PHPMQ settles that were confirmed by a freed slot", world.witness.windows.settled),
+        *((f"kills with clients of {protocol}", count) for protocol, count in sorted(world.kills_of.items())),
     ]
     machine = f"Python {platform.python_version()}, {platform.system()} {platform.release()}, {os.cpu_count()} cores"
     return [

@@ -28,13 +28,18 @@ __all__ = ["RealBroker"]
 
 _START_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 30.0
+# Flags that say where clients of each protocol are waited for, on one port after the other.
+_PORTS: Final = ("nsq", "rocketmq", "phpmq", "nats")
+# The subjects of NATS that are stored although nobody has made topics of them.
+_CAPTURED: Final = "captured.>"
 
 
 class RealBroker:
     """One data folder and the process that serves it, when there is one."""
 
     def __init__(self, folder: Path, port: int) -> None:
-        self.address = ("127.0.0.1", port)
+        self.ports = {name: ("127.0.0.1", port + number) for number, name in enumerate(_PORTS)}
+        self.address = self.ports["nsq"]
         self._data = folder / "data"
         self._log = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,7 +47,9 @@ class RealBroker:
     def start(self) -> float:
         """Start the process and wait until it accepts; gives the seconds that took."""
         began = time.monotonic()
-        command = [sys.executable, "-m", "polymq.cli", "serve", "--data", str(self._data), "--nsq", f"127.0.0.1:{self.address[1]}"]
+        command = [sys.executable, "-m", "polymq.cli", "serve", "--data", str(self._data), "--nats-capture", _CAPTURED]
+        for name, (host, port) in self.ports.items():
+            command += [f"--{name}", f"{host}:{port}"]
         for listener in ("--nsq-http", "--http", "--nsq-lookup", "--nsq-lookup-http"):
             command += [listener, "off"]
         with self._log.open("ab") as output:
@@ -92,16 +99,21 @@ class RealBroker:
 
     # While there is no process.
 
-    def create_topics(self, topics: Sequence[TopicPlan]) -> None:
-        """Make the data folder, with topics that have their own number of partitions and durability."""
+    def create_topics(self, topics: Sequence[TopicPlan], groups: Sequence[tuple[str, str]]) -> None:
+        """Make the data folder, with topics that have their own number of partitions and durability, and (topic, group) pairs.
+
+        Only a topic's first group is given what is there already: where there are to be several, all are made while there is nothing.
+        """
         for broker in self._inside():
             session = broker.session(ANONYMOUS)
-            for topic in topics:
-                session.create_topic(topic.name, partitions=topic.partitions, sync=topic.sync)
+            for plan in topics:
+                session.create_topic(plan.name, partitions=plan.partitions, sync=plan.sync)
+            for topic, group in groups:
+                session.create_group(topic, group)
 
-    def read_partitions(self, topics: Sequence[TopicPlan]) -> list[tuple[int, list[tuple[int, bytes]]]]:
-        """Read what is in the logs, as the ledger wants it."""
-        found: list[tuple[int, list[tuple[int, bytes]]]] = []
+    def read_partitions(self) -> list[tuple[str, int, list[tuple[int, bytes]]]]:
+        """Read what is in the logs: topic, partition number, (offset, body) pairs."""
+        found: list[tuple[str, int, list[tuple[int, bytes]]]] = []
         for broker in self._inside():
             store = broker.store
 
@@ -110,7 +122,9 @@ class RealBroker:
                 store.commit()
                 store.poll()
 
-            found = read_partitions(broker.session(ANONYMOUS), [topic.name for topic in topics], turn)
+            session = broker.session(ANONYMOUS)
+            for _, topic in sorted(broker.catalogue.topics):
+                found += [(topic, number, records) for number, records in read_partitions(session, [topic], turn)]
         return found
 
     def _inside(self) -> Iterator[Broker]:

@@ -23,8 +23,9 @@ from polymq.protocols.rocketmq.events import Event, Request, Sends
 from polymq.protocols.rocketmq.extras import Keeper
 from polymq.protocols.rocketmq.messages import decode_stored, read_extra
 from polymq.protocols.rocketmq.places import Place
+from polymq.protocols.rocketmq.send_records import encode_records
 from polymq.protocols.rocketmq.settings import RocketmqSettings
-from polymq.protocols.rocketmq.stored import encode_records, encode_stored, stored_room
+from polymq.protocols.rocketmq.stored import encode_stored, stored_room
 from polymq.wire import records
 from polymq.wire.slices import Slice
 from tests.unit.protocols.nsq.streams import interpreted

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["CLIENTS", "JAVA", "OWN", "Client", "Consumer", "JobError", "Producer", "Programs"]
 
 JOB_TIMEOUT_S: Final = 60.0
-# Java's consumers look at the nameserver every 30 s, and at each other every 20 s.
+# Java's consumers look at the nameserver every 30 s, and at each other every 20 s if they are not told to do so more often.
 PATIENCE_S: Final = 45.0
+REBALANCE_MS: Final = 4000
 HERE: Final = Path(__file__).parent
 SENDING: Final = {"sync", "async", "oneway", "ordered", "batch", "tags", "delay", "large"}
 CONSUMING: Final = {"push", "orderly", "broadcast", "lite", "assign", "retry", "dead"}
@@ -90,7 +91,7 @@ def java_program(folder: Path) -> list[str]:
         version, header = client.world.split("-")
         jars = f"{JAVA_PEERS / f'peer-{version}'}{os.pathsep}{JAVA_PEERS / f'client-{version}'}"
         worlds.append(f"{client.world}={'ROCKETMQ' if header == 'binary' else 'JSON'}={jars}")
-    return [*java_command(folder, ["worlds"]), "Worlds", *worlds]
+    return [*java_command(folder, ["worlds"], options=[f"-Drocketmq.client.rebalance.waitInterval={REBALANCE_MS}"]), "Worlds", *worlds]
 
 
 PROGRAMS: Final[dict[str, Callable[[Path], list[str]]]] = {

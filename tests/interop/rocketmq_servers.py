@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
+    "EVERY_CONTROL",
     "JAVA_PEERS",
     "PEERS",
     "POLYMQ",
@@ -46,6 +47,8 @@ JAVA_PEERS = PEERS / "rocketmq"
 REAL_KINDS = ("rocketmq-4.9", "rocketmq-5.3")
 POLYMQ = "polymq"
 SERVING_KINDS = (POLYMQ, *REAL_KINDS)
+# Real servers show what a real one does, which does not change from day to day: so only some of that is asked of all of them.
+EVERY_CONTROL = os.environ.get("POLYMQ_INTEROP_CONTROLS", "") == "all"
 # POLYMQ_INTEROP_ROCKETMQ_PORTS: where the ports begin, if several runs share a machine. Each server takes five.
 PORTS_EACH = 5
 PORTS = range(first := int(os.environ.get("POLYMQ_INTEROP_ROCKETMQ_PORTS", "24600")), first + 80 * PORTS_EACH, PORTS_EACH)

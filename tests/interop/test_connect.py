@@ -14,6 +14,7 @@ import pytest
 
 import polymq
 from polymq.clients import broker_sync
+from polymq.clients.broker import Outgoing
 from polymq.clients.nsq import NsqOptions
 from polymq.errors import DeadlineExceeded, LocalProtocolError, Refusal, Unsupported
 from polymq.testing.server import PolymqServer
@@ -179,7 +180,9 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("nats", {"key": "k"}),
     ("nats", {"tags": "t"}),
     ("nats", {"delay": 1}),
-    ("rocketmq", {"key": "two words"}),
+    ("rocketmq", {"key": "two  blanks"}),
+    *((protocol, {"ttl": 1}) for protocol in ("nsq", "nats", "rocketmq")),
+    *((protocol, {"order": "o"}) for protocol in ("nsq", "nats", "phpmq")),
 ]
 
 
@@ -315,6 +318,108 @@ def test_nobody_there(server: PolymqServer) -> None:
 
     with pytest.raises(DeadlineExceeded):
         asyncio.run(go())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_many_at_a_time(server: PolymqServer, topic: str, protocol: str) -> None:
+    bodies = [b"%d" % number for number in range(2500)]
+
+    async def go() -> None:
+        async with polymq.connect(url(server, protocol)) as broker:
+            async with broker.subscribe(topic, group(protocol), window=5000) as subscription:
+                await broker.publish_many(topic, bodies)
+                found: list[bytes] = []
+                while len(found) < len(bodies):
+                    async with asyncio.timeout(20):
+                        messages = await subscription.take()
+                    assert messages
+                    for message in messages:
+                        assert message.is_current
+                        found.append(message.body)
+                        await message.done()
+                        assert not message.is_current
+                assert sorted(found) == sorted(bodies)
+                if protocol in ("nats", "phpmq"):
+                    assert found == bodies
+            with pytest.raises(LocalProtocolError, match="bytes, not"):
+                await broker.publish_many(topic, ["text"])  # type: ignore[list-item]
+
+    asyncio.run(go())
+
+
+def test_each_of_many_has_its_outcome(server: PolymqServer, topic: str) -> None:
+    async def go() -> None:
+        large = bytes(9 * 1024 * 1024)
+        async with polymq.connect(f"nsq://{server.nsq}") as broker:
+            sent = [Outgoing(topic, b"1"), Outgoing(topic, large), Outgoing(topic, b"2", tags="t"), Outgoing(topic, b"3", delay=0.01)]
+            outcomes = await broker.publish_each(sent)
+            assert [None if each is None else type(each) for each in outcomes] == [None, Refusal, Unsupported, None]
+            with pytest.raises(Refusal):
+                await broker.publish_many(topic, [large, b"x"])
+        async with polymq.connect(f"nats://{server.nats}") as broker:
+            outcomes = await broker.publish_each([Outgoing(topic, b"1"), Outgoing("a b", b"2"), Outgoing(topic, large)])
+            assert [None if each is None else type(each) for each in outcomes] == [None, LocalProtocolError, LocalProtocolError]
+
+    asyncio.run(go())
+
+
+def test_an_order_is_kept_by_rocketmq(server: PolymqServer, topic: str) -> None:
+    async def go() -> None:
+        sent = [Outgoing(topic, b"%d" % number, order=("a", "b", 1)[number % 3]) for number in range(300)]
+        async with polymq.connect(f"rocketmq://{server.rocketmq}/{topic}") as broker:
+            assert await broker.publish_each(sent) == [None] * 300
+            found: dict[object, list[int]] = {"a": [], "b": [], 1: []}
+            async with broker.subscribe(topic) as subscription:
+                while sum(map(len, found.values())) < 300:
+                    message = await take(subscription)
+                    found[message.order].append(int(message.body))
+                    await message.done()
+            assert found == {"a": list(range(0, 300, 3)), "b": list(range(1, 300, 3)), 1: list(range(2, 300, 3))}
+
+    asyncio.run(go())
+
+
+def test_a_group_of_rocketmq_begins_where_it_is_told(server: PolymqServer, topic: str) -> None:
+    async def go() -> None:
+        async with polymq.connect(f"rocketmq://{server.rocketmq}") as broker:
+            await broker.publish(topic, b"old")
+            for number, begin in enumerate(("first", datetime.now(UTC) - timedelta(minutes=1))):
+                async with broker.subscribe(topic, f"{topic}-{number}", begin=begin) as subscription:
+                    assert (await take(subscription)).body == b"old"
+        for other in ("nsq", "nats", "phpmq"):
+            async with polymq.connect(url(server, other)) as broker:
+                with pytest.raises(Unsupported, match="begin"):
+                    broker.subscribe(topic, group(other), begin="first")
+
+    asyncio.run(go())
+
+
+def test_a_ttl_comes_with_the_message(server: PolymqServer, topic: str) -> None:
+    async def go() -> None:
+        async with polymq.connect(f"phpmq://{server.phpmq}") as broker, broker.subscribe(topic) as subscription:
+            await broker.publish(topic, b"x", ttl=60.5)
+            message = await take(subscription)
+            assert message.ttl is not None
+            assert 50 <= message.ttl <= 61
+            await message.done()
+            await broker.publish(topic, b"x")
+            assert (await take(subscription)).ttl is None
+
+    asyncio.run(go())
+
+
+def test_many_at_a_time_for_scripts(server: PolymqServer, topic: str) -> None:
+    with broker_sync.connect(f"nsq://{server.nsq}") as broker:
+        subscription = broker.subscribe(topic, "board")
+        broker.publish_many(topic, [b"1", b"2"])
+        assert broker.publish_each([Outgoing(topic, b"3")]) == [None]
+        found = []
+        for message in subscription.messages(timeout_seconds=20):
+            found.append(message.body)
+            message.done()
+            if len(found) == 3:
+                break
+        assert sorted(found) == [b"1", b"2", b"3"]
 
 
 def test_the_examples_of_the_page(server: PolymqServer) -> None:

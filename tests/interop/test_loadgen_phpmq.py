@@ -23,11 +23,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PhpmqServer]:
     started.stop()
 
 
-@pytest.fixture(scope="module")
-def generator(tmp_path_factory: pytest.TempPathFactory) -> Generator:
-    return Generator(tmp_path_factory.mktemp("build"))
-
-
 @pytest.mark.parametrize("window", [1, 10, 1000])
 def test_everything_is_sent_and_acknowledged(server: PhpmqServer, generator: Generator, window: int) -> None:
     queue, count = f"load-{window}", 2345

@@ -1,7 +1,7 @@
 """Members of a RocketMQ group come and go while messages flow: nothing is lost, and twice comes only what a change has touched.
 
 The members are of Java's library, of ours, or mixed, at polymq and at a real broker. How many messages came twice is measured, for the
-same with Java alone at a real broker is what it may be compared with.
+same with Java alone at a real broker (POLYMQ_INTEROP_CONTROLS=all) is what it may be compared with.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from tests.interop.rocketmq_dialogue import send
 from tests.interop.rocketmq_jobs import CLIENTS, Client, Consumer, Programs
 from tests.interop.rocketmq_raw import BINARY
-from tests.interop.rocketmq_servers import POLYMQ, RocketmqServer, rocketmq_server
+from tests.interop.rocketmq_servers import EVERY_CONTROL, POLYMQ, RocketmqServer, rocketmq_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,8 +34,8 @@ GROUPS = [
     (POLYMQ, ("java-4.9-json", "java-5.3-binary")),
     (POLYMQ, ("java-4.9-json", "polymq")),
     (POLYMQ, ("go", "polymq")),
-    ("rocketmq-4.9", ("java-4.9-json", "java-4.9-binary")),
     ("rocketmq-4.9", ("java-4.9-json", "polymq")),
+    *([("rocketmq-4.9", ("java-4.9-json", "java-4.9-binary"))] if EVERY_CONTROL else []),
 ]
 
 
@@ -94,10 +94,15 @@ def change(programs: Programs, server: RocketmqServer, clients: list[Client], se
 
     members = [joins(clients[0]), joins(clients[1]), joins(clients[0])]
     before = [len(member.messages) for member in members]
-    time.sleep(STEADY_S)
-    gained = [len(member.messages) - count for member, count in zip(members, before, strict=True)]
-    # Eight queues among three: 3, 3, 2.
-    assert min(gained) >= STEADY_S * RATE_PER_S / QUEUES, gained
+
+    def gained() -> list[int]:
+        return [len(member.messages) - count for member, count in zip(members, before, strict=True)]
+
+    # Eight queues among three: 3, 3, 2. So each gets what comes to one queue meanwhile, and more.
+    deadline = time.monotonic() + DRAIN_TIMEOUT_S
+    while min(gained()) < STEADY_S * RATE_PER_S / QUEUES and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert min(gained()) >= STEADY_S * RATE_PER_S / QUEUES, gained()
     leaves(members[1])
     leaves(members[0])
     sender.end()

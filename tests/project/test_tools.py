@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench.harness.rows import ROWS
 from tests.project.layout import ROOT, hot_modules, unit_tests_of
 from tools import build_state
 
@@ -19,6 +20,18 @@ def test_every_task_is_explained() -> None:
     tasks = set(re.findall(r"^\.PHONY: ([a-z-]+)$", text, re.MULTILINE))
     assert {"setup", "run", "test", "check", "interop", "bench", "crash", "sim", "help"} <= tasks
     assert set(re.findall(r"^([a-z-]+):.*## \w", text, re.MULTILINE)) == tasks
+
+
+# Which part of peers/build.sh each server of the benchmarks comes from.
+PEERS = {"nsqd": "nsq", "nats-server": "nats", "nats-server-2.9": "nats-2.9", "rocketmq-4.9": "rocketmq", "rocketmq-5.3": "rocketmq"}
+
+
+def test_the_benchmarks_bring_every_peer_that_they_need() -> None:
+    text = ROOT.joinpath("Makefile").read_text(encoding="utf-8")
+    (parts,) = re.findall(r"^bench:.*\n\t@peers/build\.sh (.*)$", text, re.MULTILINE)
+    # polymq's own need none, nor does the loop, which is a program of the benchmarks.
+    kinds = {kind for row in ROWS for kind in row.kinds if kind != "loop" and not kind.startswith("polymq")}
+    assert {PEERS[kind] for kind in kinds} == set(parts.split())
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polymq.cli.main import main
+from polymq.cli.start import start
 
 if __name__ == "__main__":
-    main()
+    start()

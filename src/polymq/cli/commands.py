@@ -31,6 +31,7 @@ OWN: Final = {
     "publish": "polymq.cli.publish",
     "consume": "polymq.cli.consume",
     "tail": "polymq.cli.tail",
+    "bridge": "polymq.cli.bridge",
     "stats": "polymq.cli.stats",
     "topic": "polymq.cli.topic",
     "channel": "polymq.cli.channel",

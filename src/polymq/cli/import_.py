@@ -127,7 +127,7 @@ def nsqd(
     ] = None,
 ) -> None:
     """Take over the topics, channels and messages of a stopped nsqd."""
-    from polymq.cli.serve import read_settings
+    from polymq.cli.serving import read_settings
     from polymq.server.nsqd_folder import NsqdFolder
     from polymq.server.takeover import Target, read_topic, take_over
 

@@ -1,20 +1,15 @@
-"""The entry of `polymq`: picks the command, and turns what went wrong into words that say what to do.
-
-Exit status: 0 done, 1 an error that polymq explains, 2 the command line is wrong, 130 interrupted.
-"""
+"""All commands of `polymq`, with their help: picks the one that is named. Read next: `commands.py`."""
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
 
 from polymq.cli.commands import CommandGroup
-from polymq.errors import ConfigError, ConnectFailed, DeadlineExceeded, PolyMQError, StoreError
+from polymq.cli.start import explained
 
-__all__ = ["app", "explain", "main"]
+__all__ = ["app", "main"]
 
 app = typer.Typer(
     name="polymq",
@@ -54,32 +49,9 @@ def polymq(
     """
 
 
-def explain(error: PolyMQError) -> str:
-    """Say what went wrong and what to do about it."""
-    if isinstance(error, ConfigError):
-        if len(error.problems) == 1:
-            return error.problems[0]
-        return f"{len(error.problems)} problems:\n" + "\n".join(f"  - {problem}" for problem in error.problems)
-    if isinstance(error, ConnectFailed | DeadlineExceeded):
-        return f"{error}\nIs the broker running there? `polymq serve` starts one; --help shows how to name another address."
-    if isinstance(error, StoreError):
-        return f"{error}\n`polymq inspect DATA` shows the data folder without changing it."
-    return str(error) or type(error).__name__
-
-
 def main() -> None:
     """Run the command line."""
-    try:
-        app(prog_name="polymq")
-    except PolyMQError as error:
-        print(f"polymq: {explain(error)}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output has gone (`polymq tail … | head`). Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    explained(lambda: app(prog_name="polymq"))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
-"""`polymq serve`: the broker itself, in this process, until SIGTERM or Ctrl-C.
+"""`polymq serve` as a command with help: what its flags are called and what they mean.
 
-The flags are derived from `config_sections.py`: a setting that has a flag there has it here.
+The flags are derived from `config_sections.py`: a setting that has a flag there has it here. Read next: `serving.py`.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from polymq import config
-from polymq.config_sections import SECTIONS, Setting, Settings
+from polymq.cli.serving import run_broker
+from polymq.config_sections import SECTIONS
 from polymq.config_values import AddressKind, ChoiceKind, PathKind
-from polymq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from polymq.config_sections import Setting
 
-__all__ = ["app", "read_settings", "serve"]
+__all__ = ["app", "serve"]
 
 PANELS: Final = {"server": "The process", "nsq": "NSQ", "nats": "NATS", "rocketmq": "RocketMQ", "phpmq": "PHPMQ"}
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -45,40 +43,6 @@ the same for any setting, from the environment
 app = typer.Typer(rich_markup_mode="rich", add_completion=False)
 
 
-def parse_pairs(pairs: list[str], known: Mapping[str, Setting]) -> tuple[dict[str, str], list[str]]:
-    """Read `section.key=value` pairs; returns the values by name, and what is wrong."""
-    import difflib
-
-    values: dict[str, str] = {}
-    problems = []
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            problems.append(f"--set {pair}: write --set SECTION.KEY=VALUE, for example --set store.durability=fsync")
-        elif name not in known:
-            matches = difflib.get_close_matches(name, known, n=1)
-            problems.append(f"--set {pair}: there is no setting {name!r}" + (f"; did you mean {matches[0]!r}?" if matches else ""))
-        else:
-            values[name] = value
-    return values, problems
-
-
-def read_settings(path: Path | None, pairs: list[str], flags: Mapping[str, str | None]) -> Settings:
-    """Merge file, environment, --set and flags; `flags` are by setting name, None was not given.
-
-    Raises ConfigError with everything that is wrong in any of them.
-    """
-    given, problems = parse_pairs(pairs, config.all_settings())
-    given.update({name: value for name, value in flags.items() if value is not None})
-    try:
-        settings = config.load(path, environment=os.environ, flags=given)
-    except ConfigError as error:
-        raise ConfigError([*problems, *error.problems]) from error
-    if problems:
-        raise ConfigError(problems)
-    return settings
-
-
 def serve(**arguments: Any) -> None:
     """Run the broker until SIGTERM or Ctrl-C. It is ready once it says which addresses it listens on.
 
@@ -86,12 +50,7 @@ def serve(**arguments: Any) -> None:
     """
     path: Path | None = arguments.pop("config")
     pairs: list[str] = arguments.pop("set") or []
-    settings = read_settings(path, pairs, {name.replace("__", "."): value for name, value in arguments.items()})
-    for notice in config.notices(settings):
-        print(f"polymq: {notice}", file=sys.stderr)
-    from polymq.server import serve as server
-
-    raise typer.Exit(server.run(settings))
+    raise typer.Exit(run_broker(path, pairs, {name.replace("__", "."): value for name, value in arguments.items()}))
 
 
 def _parameter(setting: Setting) -> Parameter:

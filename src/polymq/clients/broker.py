@@ -20,12 +20,12 @@ from polymq.clients.broker_messages import BrokerMessage, Outgoing
 from polymq.errors import LocalProtocolError, PolyMQError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
-    from polymq.clients.broker_messages import Link, Source
+    from polymq.clients.broker_messages import Begin, Link, Source
 
-__all__ = ["Broker", "BrokerMessage", "Subscription"]
+__all__ = ["Broker", "BrokerMessage", "Outgoing", "Subscription"]
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -58,6 +58,12 @@ class Subscription:
         if not self._is_open:
             await self.__aenter__()
         return await self._source.next()
+
+    async def take(self) -> list[BrokerMessage]:
+        """Wait for messages and give all that are here, at most a window's worth; none when this is closed. Faster than one by one."""
+        if not self._is_open:
+            await self.__aenter__()
+        return await self._source.take()
 
     async def close(self) -> None:
         """End. What was settled is on its way before that; what was not comes again, where messages do."""
@@ -93,29 +99,72 @@ class Broker:
                 raise
 
     async def publish(
-        self, topic: str, body: bytes, *, key: str = "", headers: Mapping[str, str] = _NO_HEADERS, tags: str = "", delay: float = 0.0
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        key: str = "",
+        headers: Mapping[str, str] = _NO_HEADERS,
+        tags: str = "",
+        delay: float = 0.0,
+        ttl: float = 0.0,
+        order: str | int | None = None,
     ) -> None:
-        """Publish a message, to be delivered after `delay` seconds; returns when the server has it, as far as the protocol tells.
+        """Publish a message; returns when the server has it, as far as the protocol tells.
+
+        It is delivered after `delay` seconds, and to nobody after `ttl` seconds; those of one `order` are delivered in order.
 
         Raises:  Unsupported for what the protocol cannot carry; Refusal; ConnectionLost and DeadlineExceeded when it may be there or not.
         """
-        message = Outgoing(topic, body, key, dict(headers), tags, delay)
+        message = Outgoing(topic, body, key, dict(headers), tags, delay, ttl, order)
         self._link.check(message)
         self._check_open()
         await self._link.publish(message)
 
-    def subscribe(self, topic: str, group: str = "", *, window: int = 100) -> Subscription:
+    async def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Publish messages together, many times faster than one after the other; returns when the server has all of them.
+
+        With PHPMQ, too: a connection is made for them and ended, and when the server has ended it as well it has read everything.
+
+        Raises:  as `publish` does, the first of what went wrong: the others may be there or not, see `publish_each`.
+        """
+        for outcome in await self.publish_each([Outgoing(topic, body) for body in bodies]):
+            if outcome is not None:
+                raise outcome
+
+    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+        """Publish messages together, as `publish_many` does, and say of each what went wrong: None when the server has it."""
+        self._check_open()
+        outcomes: list[PolyMQError | None] = []
+        for message in messages:
+            try:
+                self._link.check(message)
+            except LocalProtocolError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(None)
+        places = [place for place, outcome in enumerate(outcomes) if outcome is None]
+        if places:
+            found = await self._link.publish_each([messages[place] for place in places])
+            for place, outcome in zip(places, found, strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    def subscribe(self, topic: str, group: str = "", *, window: int = 100, begin: Begin = "") -> Subscription:
         """Make a subscription: to the messages of a topic that its group gets; members of one group share them.
 
         Without a group that of the address counts. `window` is how many messages are here at a time, waiting or in hand, where the
-        protocol can say so.
+        protocol can say so. `begin` is where a group begins that is new, where the protocol can say so: "first", "last" or a time (a broker of
+        RocketMQ's that still has all of a queue in its memory begins at its first message, whatever it is asked).
 
         Raises:  Unsupported for what the protocol does not have; LocalProtocolError when it needs a group, and for wrong names.
         """
         if window < 1:
             raise LocalProtocolError(f"window is {window}; it must be at least 1")
+        if isinstance(begin, str) and begin not in ("", "first", "last"):
+            raise LocalProtocolError(f'begin is {begin!r}; it must be "first", "last" or a datetime')
         self._check_open()
-        made = Subscription(self._link.source(topic, group or self.address.group, window))
+        made = Subscription(self._link.source(topic, group or self.address.group, window, begin))
         self._subscriptions.append(made)
         return made
 

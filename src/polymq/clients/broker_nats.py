@@ -10,8 +10,11 @@ from polymq.clients.nats import NatsOptions, NatsPublisher, NatsSubscriber
 from polymq.errors import LocalProtocolError, Unsupported
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polymq.clients.broker_address import BrokerAddress
-    from polymq.clients.broker_messages import Outgoing
+    from polymq.clients.broker_messages import Begin, Outgoing
+    from polymq.errors import PolyMQError
     from polymq.protocols.nats.frames import Delivered
 
 __all__ = ["link"]
@@ -33,6 +36,10 @@ class _Settling:
     """Nothing is sent: a server of NATS has forgotten what it has delivered."""
 
     __slots__ = ()
+
+    @property
+    def is_current(self) -> bool:
+        return True
 
     def done(self) -> None:
         pass
@@ -56,10 +63,18 @@ class _Source:
 
     async def next(self) -> BrokerMessage | None:
         message = await self._messages.next()
-        return None if message is None else BrokerMessage(_Settling(), message.body, headers=message.headers)
+        return None if message is None else _wrapped(message)
+
+    async def take(self) -> list[BrokerMessage]:
+        message = await self._messages.next()
+        return [] if message is None else [_wrapped(each) for each in (message, *self._subscriber.waiting())]
 
     async def close(self) -> None:
         await self._subscriber.close()
+
+
+def _wrapped(message: Delivered) -> BrokerMessage:
+    return BrokerMessage(_Settling(), message.body, headers=message.headers, reply_to=message.reply)
 
 
 class NatsLink:
@@ -79,6 +94,10 @@ class NatsLink:
         for what, given in (("key", message.key), ("tags", message.tags)):
             if given:
                 raise Unsupported(f"a message of NATS has no {what}: use a header, or publish with rocketmq://")
+        if message.ttl:
+            raise Unsupported("NATS keeps nothing, so nothing ends: leave the TTL out, or publish with phpmq://")
+        if message.order is not None:
+            raise Unsupported("what one client publishes by NATS stays in order: leave the order out")
         if message.delay:
             raise Unsupported("NATS delivers at once: publish later, or with nsq:// or rocketmq://, which have delays")
 
@@ -86,8 +105,14 @@ class NatsLink:
         """PUB or HPUB, and a PING."""
         await self._publisher.publish(message.topic, message.body, headers=message.headers)
 
-    def source(self, topic: str, group: str, window: int) -> _Source:
+    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+        """All of them, and one PING."""
+        return await self._publisher.publish_each([(each.topic, each.body, each.headers) for each in messages])
+
+    def source(self, topic: str, group: str, window: int, begin: Begin) -> _Source:
         """Subscribe, from now on."""
+        if begin:
+            raise Unsupported("NATS delivers what is published from now on: leave begin out")
         return _Source(NatsSubscriber(self._server, topic, self._options, queue=group, waiting_max=window))
 
     async def close(self) -> None:

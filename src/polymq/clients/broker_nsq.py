@@ -6,15 +6,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from polymq.clients.broker_messages import BrokerMessage, OneByOne
+from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, in_turn
 from polymq.clients.nsq import NsqConsumer, NsqProducer
 from polymq.clients.nsq_opening import NsqOptions
 from polymq.errors import LocalProtocolError, Unsupported
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polymq.clients.broker_address import BrokerAddress
-    from polymq.clients.broker_messages import Outgoing
+    from polymq.clients.broker_messages import Begin, Outgoing
     from polymq.clients.nsq import NsqMessage
+    from polymq.errors import PolyMQError
 
 __all__ = ["link"]
 
@@ -22,6 +25,9 @@ _MS_PER_SECOND: Final = 1000
 # More than this at once are not given back at the end, but come again when their timeout has passed.
 _FORGOTTEN_MAX: Final = 10_000
 _NS_PER_SECOND: Final = 1_000_000_000
+# One MPUB: well below the 5 MiB that servers take by default.
+_RUN_MESSAGES_MAX: Final = 1000
+_RUN_SIZE_BYTES_MAX: Final = 1 << 20
 
 
 def link(address: BrokerAddress, options: object) -> NsqLink:
@@ -46,6 +52,10 @@ class _Settling:
         self._in_hand = in_hand
         in_hand[id(message)] = message  # which is there, so nothing else has its id
 
+    @property
+    def is_current(self) -> bool:
+        return self._message.is_current and not self._message.has_expired
+
     def done(self) -> None:
         self._message.settle()
         self._in_hand.pop(id(self._message), None)
@@ -61,8 +71,9 @@ class _Settling:
 class _Source:
     """A channel."""
 
-    def __init__(self, consumer: NsqConsumer) -> None:
+    def __init__(self, consumer: NsqConsumer, window: int) -> None:
         self._consumer = consumer
+        self._window = window
         self._messages: OneByOne[NsqMessage] = OneByOne(consumer)
         self._in_hand: dict[int, NsqMessage] = {}
 
@@ -71,8 +82,18 @@ class _Source:
 
     async def next(self) -> BrokerMessage | None:
         message = await self._messages.next()
+        return None if message is None else self._wrapped(message)
+
+    async def take(self) -> list[BrokerMessage]:
+        message = await self._messages.next()
         if message is None:
-            return None
+            return []
+        found = [message, *self._consumer.unseen()]
+        while len(found) < self._window and (batch := self._consumer.take()) is not None:
+            found.extend(batch)
+        return [self._wrapped(each) for each in found]
+
+    def _wrapped(self, message: NsqMessage) -> BrokerMessage:
         if len(self._in_hand) >= _FORGOTTEN_MAX:  # by a script that settles nothing: their timeout brings them again
             self._in_hand.clear()
         time = datetime.fromtimestamp(message.time_ns / _NS_PER_SECOND, UTC)
@@ -102,20 +123,41 @@ class NsqLink:
         for what, given in (("key", message.key), ("headers", message.headers), ("tags", message.tags)):
             if given:
                 raise Unsupported(f"a message of NSQ has no {what}: put that into the body, or publish with rocketmq://")
+        if message.ttl:
+            raise Unsupported("messages of NSQ live until they are settled: publish with phpmq:// where they shall end")
+        if message.order is not None:
+            raise Unsupported("NSQ promises no order: publish with rocketmq:// where order counts")
 
     async def publish(self, message: Outgoing) -> None:
         """PUB or DPUB."""
         await self._producer.publish(message.topic, message.body, delay_ms=_ms(message.delay))
 
-    def source(self, topic: str, group: str, window: int) -> _Source:
+    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+        """MPUBs, one after the other: those of a run go in all or none."""
+        runs = cut(messages, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX)
+        return await in_turn(messages, runs, self._publish_run)
+
+    async def _publish_run(self, run: Sequence[Outgoing]) -> None:
+        if len(run) == 1:
+            await self.publish(run[0])
+        else:
+            await self._producer.publish_many(run[0].topic, [each.body for each in run])
+
+    def source(self, topic: str, group: str, window: int, begin: Begin) -> _Source:
         """Consume a channel."""
+        if begin:
+            raise Unsupported("a channel of NSQ begins when it is made, with what its topic kept for it: leave begin out")
         if not group:
             raise LocalProtocolError("NSQ delivers to channels: say which one, subscribe(topic, group=…)")
-        return _Source(NsqConsumer(self._server, topic, group, self._options, max_in_flight=window))
+        return _Source(NsqConsumer(self._server, topic, group, self._options, max_in_flight=window), window)
 
     async def close(self) -> None:
         """Disconnect."""
         await self._producer.close()
+
+
+def _alike(message: Outgoing) -> object:
+    return None if message.delay else message.topic
 
 
 def _ms(seconds: float) -> int:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from polymq.clients.broker_messages import BrokerMessage, OneByOne
+from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, in_turn
 from polymq.clients.phpmq import PhpmqConsumer, PhpmqOptions, PhpmqProducer
-from polymq.errors import LocalProtocolError, Unsupported
+from polymq.errors import LocalProtocolError, PolyMQError, TransportError, Unsupported
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polymq.clients.broker_address import BrokerAddress
-    from polymq.clients.broker_messages import Outgoing
+    from polymq.clients.broker_messages import Begin, Outgoing
     from polymq.clients.phpmq import PhpmqMessage
 
 __all__ = ["link"]
+
+# What is handed to the connection as one piece.
+_RUN_MESSAGES_MAX: Final = 1000
+_RUN_SIZE_BYTES_MAX: Final = 1 << 20
 
 
 def link(address: BrokerAddress, options: object) -> PhpmqLink:
@@ -33,6 +41,10 @@ class _Settling:
 
     def __init__(self, message: PhpmqMessage) -> None:
         self._message = message
+
+    @property
+    def is_current(self) -> bool:
+        return self._message.is_current
 
     def done(self) -> None:
         self._message.settle()
@@ -58,12 +70,18 @@ class _Source:
 
     async def next(self) -> BrokerMessage | None:
         message = await self._messages.next()
-        if message is not None:
-            return BrokerMessage(_Settling(message), message.content)
-        return None
+        return None if message is None else _wrapped(message)
+
+    async def take(self) -> list[BrokerMessage]:
+        message = await self._messages.next()
+        return [] if message is None else [_wrapped(each) for each in (message, *self._consumer.unseen())]
 
     async def close(self) -> None:
         await self._consumer.close()
+
+
+def _wrapped(message: PhpmqMessage) -> BrokerMessage:
+    return BrokerMessage(_Settling(message), message.content, ttl=message.ttl_seconds or None)
 
 
 class PhpmqLink:
@@ -83,15 +101,35 @@ class PhpmqLink:
         for what, given in (("key", message.key), ("headers", message.headers), ("tags", message.tags)):
             if given:
                 raise Unsupported(f"a message of PHPMQ has no {what}: put that into the body, or publish with rocketmq://")
+        if message.order is not None:
+            raise Unsupported("a queue of PHPMQ is in order by itself: leave the order out")
+        if message.ttl and self._options.legacy:
+            raise Unsupported("the older dialect of PHPMQ has no TTL")
         if message.delay:
             raise Unsupported("PHPMQ delivers at once: publish later, or with nsq:// or rocketmq://, which have delays")
 
     async def publish(self, message: Outgoing) -> None:
         """Send; the protocol has no answer, so this returns when the connection has taken it."""
-        await self._producer.publish(message.topic, message.body)
+        await self._producer.publish(message.topic, message.body, ttl_seconds=_whole(message.ttl))
 
-    def source(self, topic: str, group: str, window: int) -> _Source:
+    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+        """Send them over a connection of their own and end it: a server that ends it as well has read everything before."""
+        outcomes: list[PolyMQError | None] = [None] * len(messages)
+        runs = cut(messages, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX)
+        try:
+            async with PhpmqProducer(self._server, self._options) as producer:
+                outcomes = await in_turn(messages, runs, partial(_publish_run, producer))
+                if lost := [each for each in outcomes if isinstance(each, TransportError)]:
+                    raise lost[0]
+        except PolyMQError as error:
+            # Nobody knows how far the server has read: what we did not refuse ourselves may be lost.
+            return [error if each is None else each for each in outcomes]
+        return outcomes
+
+    def source(self, topic: str, group: str, window: int, begin: Begin) -> _Source:
         """Consume a queue."""
+        if begin:
+            raise Unsupported("a queue of PHPMQ begins with what is in it: leave begin out")
         if group:
             raise Unsupported("a queue of PHPMQ is one group, shared by all who consume it: leave the group out, or subscribe with nsq://")
         return _Source(PhpmqConsumer(self._server, topic, self._options, window=window))
@@ -99,3 +137,16 @@ class PhpmqLink:
     async def close(self) -> None:
         """Disconnect, once the server has read everything; raises ConnectionLost or DeadlineExceeded when nobody knows."""
         await self._producer.close()
+
+
+async def _publish_run(producer: PhpmqProducer, run: Sequence[Outgoing]) -> None:
+    await producer.publish_many(run[0].topic, [each.body for each in run], ttl_seconds=_whole(run[0].ttl))
+
+
+def _alike(message: Outgoing) -> object:
+    return message.topic, _whole(message.ttl)
+
+
+def _whole(ttl: float) -> int:
+    """Give the seconds of a TTL, at least one: 0 would be for ever."""
+    return math.ceil(ttl)

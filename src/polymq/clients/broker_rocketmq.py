@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from polymq.clients.broker_messages import BrokerMessage, OneByOne
+from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, in_turn
 from polymq.clients.rocketmq import ConsumeOptions, OutgoingMessage, RocketMQConsumer, RocketMQOptions, RocketMQProducer
 from polymq.clients.rocketmq_messages import RESERVED
-from polymq.errors import LocalProtocolError, Unsupported
+from polymq.clients.rocketmq_sending import by_key
+from polymq.errors import LocalProtocolError, PolyMQError, Unsupported
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polymq.clients.broker_address import BrokerAddress
-    from polymq.clients.broker_messages import Outgoing
+    from polymq.clients.broker_messages import Begin, Outgoing
     from polymq.clients.rocketmq import RocketMQMessage
 
 __all__ = ["level_for", "link"]
@@ -22,6 +27,11 @@ _MS_PER_SECOND: Final = 1000
 # What the levels 1 to 18 mean to a broker that was not told otherwise (messageDelayLevel, RocketMQ 4.9.8).
 _LEVELS_SECONDS: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 _TO_DEAD_LETTERS: Final = -1
+_SHARDING_KEY: Final = "__SHARDINGKEY"
+_REPLY_TO: Final = "reply-to"
+# One batch: well below the 4 MiB that brokers take by default, properties included.
+_RUN_MESSAGES_MAX: Final = 1000
+_RUN_SIZE_BYTES_MAX: Final = 1 << 20
 # A topic that somebody else makes is noticed as soon; a route is one small question.
 _ROUTE_SECONDS: Final = 2.0
 
@@ -52,6 +62,10 @@ class _Settling:
     def __init__(self, message: RocketMQMessage) -> None:
         self._message = message
 
+    @property
+    def is_current(self) -> bool:
+        return self._message.is_current
+
     def done(self) -> None:
         self._message.settle()
 
@@ -74,20 +88,27 @@ class _Source:
 
     async def next(self) -> BrokerMessage | None:
         message = await self._messages.next()
-        if message is not None:
-            return BrokerMessage(
-                _Settling(message),
-                message.body,
-                headers={name: value for name, value in message.properties.items() if name not in RESERVED},
-                key=" ".join(message.keys),
-                tags=message.tags,
-                time=datetime.fromtimestamp(message.born_ms / _MS_PER_SECOND, UTC),
-                attempts=message.attempts,
-            )
-        return None
+        return None if message is None else _wrapped(message)
+
+    async def take(self) -> list[BrokerMessage]:
+        return [_wrapped(each) for each in await self._consumer.take()]
 
     async def close(self) -> None:
         await self._consumer.close()
+
+
+def _wrapped(message: RocketMQMessage) -> BrokerMessage:
+    return BrokerMessage(
+        _Settling(message),
+        message.body,
+        headers={name: value for name, value in message.properties.items() if name not in RESERVED},
+        key=" ".join(message.keys),
+        tags=message.tags,
+        time=datetime.fromtimestamp(message.born_ms / _MS_PER_SECOND, UTC),
+        attempts=message.attempts,
+        order=message.properties.get(_SHARDING_KEY, message.queue.queue_id),
+        reply_to=message.properties.get(_REPLY_TO, ""),
+    )
 
 
 class RocketMQLink:
@@ -104,8 +125,10 @@ class RocketMQLink:
 
     def check(self, message: Outgoing) -> None:
         """Refuse what would not come back as it was."""
-        if message.key and message.key.split() != [message.key]:
-            raise Unsupported("a key of RocketMQ has no blanks, they separate keys: encode them, or use a header")
+        if " ".join(message.key.split()) != message.key:
+            raise Unsupported("a key of RocketMQ has no blanks, one of them separates two keys: encode it, or use a header")
+        if message.ttl:
+            raise Unsupported("messages of RocketMQ have no TTL of their own: leave it out, or publish with phpmq://")
         if not message.body:
             raise Unsupported("RocketMQ has no messages without a body: send one byte")
         _parcel(message)
@@ -114,11 +137,44 @@ class RocketMQLink:
         """Send."""
         await self._producer.send(_parcel(message))
 
-    def source(self, topic: str, group: str, window: int) -> _Source:
-        """Consume as a member of a group, which begins with the oldest message when it is new."""
+    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+        """A batch for each queue, all of them on their way at once: those of a batch go in all or none, and so in order."""
+        try:
+            queues = {each.topic: await self._producer.queues(each.topic) for each in messages if each.order is not None}
+        except PolyMQError as error:
+            return [error] * len(messages)
+        lanes: dict[object, list[int]] = {}
+        for place, message in enumerate(messages):
+            lane = None if message.order is None else by_key(queues[message.topic], message.order)
+            lanes.setdefault((message.topic, lane), []).append(place)
+        outcomes: list[PolyMQError | None] = [None] * len(messages)
+
+        async def publish_lane(places: list[int]) -> None:
+            mine = [messages[place] for place in places]
+            runs = cut(mine, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX)
+            for place, outcome in zip(places, await in_turn(mine, runs, self._publish_run), strict=True):
+                outcomes[place] = outcome
+
+        await asyncio.gather(*(publish_lane(places) for places in lanes.values()))
+        return outcomes
+
+    async def _publish_run(self, run: Sequence[Outgoing]) -> None:
+        order = run[0].order
+        select = None if order is None else partial(by_key, key=order)
+        if len(run) == 1:
+            await self._producer.send(_parcel(run[0]), select=select)
+        else:
+            await self._producer.send_batch([_parcel(each) for each in run], select=select)
+
+    def source(self, topic: str, group: str, window: int, begin: Begin) -> _Source:
+        """Consume as a member of a group, which begins with the oldest message when it is new, unless `begin` says otherwise."""
+        if isinstance(begin, datetime):
+            begins: str | int = int(begin.timestamp() * _MS_PER_SECOND)
+        else:
+            begins = begin or "first"
         if not group:
             raise LocalProtocolError("RocketMQ delivers to groups: say which one, subscribe(topic, group=…) or rocketmq://…/GROUP")
-        return _Source(RocketMQConsumer(self._servers, group, topic, self._options, consuming=ConsumeOptions(begin_from="first")))
+        return _Source(RocketMQConsumer(self._servers, group, topic, self._options, consuming=ConsumeOptions(begin_from=begins)))
 
     async def close(self) -> None:
         """Disconnect."""
@@ -130,7 +186,13 @@ def _parcel(message: Outgoing) -> OutgoingMessage:
         message.topic,
         message.body,
         tags=message.tags,
-        keys=(message.key,) if message.key else (),
+        keys=message.key.split(),
         properties=message.headers,
+        sharding_key=message.order if isinstance(message.order, str) else None,
         delay_ms=round(message.delay * _MS_PER_SECOND),
     )
+
+
+def _alike(message: Outgoing) -> object:
+    """Tell what goes in one batch: not what is delayed, or large enough to be compressed well."""
+    return None if message.delay or len(message.body) >= _RUN_SIZE_BYTES_MAX // 2 else message.topic

@@ -16,16 +16,18 @@ import contextlib
 from typing import TYPE_CHECKING, Final, Self
 
 from polymq.clients import broker as asynchronous
+from polymq.clients.broker_messages import Outgoing
 from polymq.clients.loop_thread import LoopThread
 from polymq.errors import ConnectionLost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from polymq.clients.broker_messages import BrokerMessage
+    from polymq.clients.broker_messages import Begin, BrokerMessage
+    from polymq.errors import PolyMQError
 
-__all__ = ["Broker", "Message", "Subscription", "connect"]
+__all__ = ["Broker", "Message", "Outgoing", "Subscription", "connect"]
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -38,7 +40,7 @@ def connect(url: str, options: object = None) -> Broker:
 class Message:
     """One delivered message, with the fields of `BrokerMessage`."""
 
-    __slots__ = ("_message", "_thread", "attempts", "body", "headers", "key", "tags", "time")
+    __slots__ = ("_message", "_thread", "attempts", "body", "headers", "key", "order", "reply_to", "tags", "time", "ttl")
 
     def __init__(self, message: BrokerMessage, thread: LoopThread) -> None:
         self.body = message.body
@@ -47,6 +49,9 @@ class Message:
         self.tags = message.tags
         self.time = message.time
         self.attempts = message.attempts
+        self.ttl = message.ttl
+        self.order = message.order
+        self.reply_to = message.reply_to
         self._message = message
         self._thread = thread
 
@@ -136,14 +141,32 @@ class Broker:
         self.close()
 
     def publish(
-        self, topic: str, body: bytes, *, key: str = "", headers: Mapping[str, str] = _NO_HEADERS, tags: str = "", delay: float = 0.0
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        key: str = "",
+        headers: Mapping[str, str] = _NO_HEADERS,
+        tags: str = "",
+        delay: float = 0.0,
+        ttl: float = 0.0,
+        order: str | int | None = None,
     ) -> None:
         """Publish a message; raises as `Broker.publish` of `broker.py` does."""
-        self._thread.call(self._broker.publish(topic, body, key=key, headers=headers, tags=tags, delay=delay))
+        publishing = self._broker.publish(topic, body, key=key, headers=headers, tags=tags, delay=delay, ttl=ttl, order=order)
+        self._thread.call(publishing)
 
-    def subscribe(self, topic: str, group: str = "", *, window: int = 100) -> Subscription:
+    def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Publish messages together; raises as `Broker.publish_many` of `broker.py` does."""
+        self._thread.call(self._broker.publish_many(topic, bodies))
+
+    def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+        """Publish messages together, and say of each what went wrong: None when the server has it."""
+        return self._thread.call(self._broker.publish_each(messages))
+
+    def subscribe(self, topic: str, group: str = "", *, window: int = 100, begin: Begin = "") -> Subscription:
         """Subscribe to the messages of a topic that its group gets, from now on; raises as that of `broker.py` does, or what connecting does."""
-        return Subscription(self._thread.call(self._subscribe(topic, group, window)), self._thread)
+        return Subscription(self._thread.call(self._subscribe(topic, group, window, begin)), self._thread)
 
     def close(self) -> None:
         """End all subscriptions, then disconnect."""
@@ -153,5 +176,5 @@ class Broker:
             finally:
                 self._thread.close()
 
-    async def _subscribe(self, topic: str, group: str, window: int) -> asynchronous.Subscription:
-        return await self._broker.subscribe(topic, group, window=window).__aenter__()
+    async def _subscribe(self, topic: str, group: str, window: int, begin: Begin) -> asynchronous.Subscription:
+        return await self._broker.subscribe(topic, group, window=window, begin=begin).__aenter__()

@@ -38,7 +38,7 @@ from polymq.protocols.nats import frames
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from types import TracebackType
 
     from polymq.protocols.nats.frames import Delivered
@@ -305,16 +305,55 @@ class NatsPublisher(_Client):
         """
         data = frames.publish(subject, body, headers)
         connection = await self._connected()
-        size_max = connection.info.get("max_payload")
-        if isinstance(size_max, int) and len(data) - data.index(b"\n") - 3 > size_max:
-            raise LocalProtocolError(f"the server takes messages of at most {size_max} bytes, headers included")
-        if headers and connection.info.get("headers") is not True:
-            raise LocalProtocolError("this server has no headers")
+        _check_room(connection, data, headers)
+        await self._send(connection, data)
+
+    async def publish_each(self, messages: Sequence[tuple[str, bytes, Mapping[str, str]]]) -> list[PolyMQError | None]:
+        """Publish messages (subject, body, headers) in one go; says of each what went wrong, None when the server has acted on it.
+
+        When the server says no to any of them, each is sent once more, alone, to see which it was.
+        """
+        try:
+            connection = await self._connected()
+        except PolyMQError as error:
+            return [error] * len(messages)
+        outcomes: list[PolyMQError | None] = [None] * len(messages)
+        parts: dict[int, bytes] = {}
+        for place, (subject, body, headers) in enumerate(messages):
+            try:
+                data = frames.publish(subject, body, headers)
+                _check_room(connection, data, headers)
+            except LocalProtocolError as error:
+                outcomes[place] = error
+            else:
+                parts[place] = data
+        try:
+            await self._send(connection, b"".join(parts.values()))
+        except Refusal:
+            for place, data in parts.items():
+                try:
+                    await self._send(connection, data)
+                except PolyMQError as error:
+                    outcomes[place] = error
+        except PolyMQError as error:
+            outcomes = [error if place in parts else outcome for place, outcome in enumerate(outcomes)]
+        return outcomes
+
+    async def _send(self, connection: _Connection, data: bytes) -> None:
         try:
             async with asyncio.timeout(self.options.deadline_seconds):
                 await connection.acted_on(data)
         except TimeoutError as error:
             raise DeadlineExceeded(f"{self.address}: publishing took longer than {self.options.deadline_seconds:g} s") from error
+
+
+def _check_room(connection: _Connection, data: bytes, headers: Mapping[str, str]) -> None:
+    """Refuse what this server would not take, and would end the connection for."""
+    size_max = connection.info.get("max_payload")
+    if isinstance(size_max, int) and len(data) - data.index(b"\n") - 3 > size_max:
+        raise LocalProtocolError(f"the server takes messages of at most {size_max} bytes, headers included")
+    if headers and connection.info.get("headers") is not True:
+        raise LocalProtocolError("this server has no headers")
 
 
 class NatsSubscriber(_Client):
@@ -348,6 +387,17 @@ class NatsSubscriber(_Client):
                     raise self._refused
                 return
             yield message
+
+    def waiting(self) -> list[Delivered]:
+        """Take what would be given next without waiting."""
+        found: list[Delivered] = []
+        while not self._waiting.empty():
+            message = self._waiting.get_nowait()
+            if message is None:
+                self._waiting.put_nowait(None)  # the end is for who comes next
+                break
+            found.append(message)
+        return found
 
     async def close(self) -> None:
         """Disconnect; what waits is gone."""

@@ -8,10 +8,10 @@ How a connection begins is in `nsq_opening.py`; producers and consumers are in `
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from polymq.clients.connection import ClientConnection
 from polymq.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -27,6 +27,7 @@ from polymq.protocols.nsq.frames import Error, FrameReader, MessageRun, Response
 from polymq.wire.layers import LayerFailed, LayerStack
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Mapping
 
     from polymq.wire.layers import Layer
@@ -50,8 +51,6 @@ _CODES: Final[Mapping[str, RefusalCode]] = {
 # A server sends a heartbeat every interval, so this many of silence mean that it is gone.
 _SILENT_INTERVALS_MAX: Final = 2.5
 _MS_PER_SECOND: Final = 1000
-# Written and not yet taken by the socket; `drained` waits above it.
-_WRITE_BUFFER_SIZE_BYTES_HIGH: Final = 1024 * 1024
 # Never in flight: the answer to touching it shows that the server has read everything before.
 _MARK_ID: Final = b"f" * 16
 # Requests without an answer, those that were given up included: far more than a producer ever has under way.
@@ -70,7 +69,7 @@ def refused(text: str) -> PolyMQError:
     return LocalProtocolError(text)
 
 
-class NsqConnection(asyncio.Protocol):
+class NsqConnection(ClientConnection):
     """The protocol object under a producer or a consumer. Made by `nsq_opening.connect`.
 
     Until `begin` each answer is handed out alone and what came behind it stays as it is, because the answer may say
@@ -78,27 +77,20 @@ class NsqConnection(asyncio.Protocol):
     """
 
     def __init__(self, heartbeat_interval_ms: int = 30_000) -> None:
+        super().__init__()
         self.agreed: Mapping[str, Any] = {}
         self.identity: Mapping[str, Any] = {}  # the answer to AUTH
         self.on_messages: Callable[[MessageRun], None] = _ignore
         self.on_failure: Callable[[str], None] = _ignore
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.reason: PolyMQError | None = None
         self._silence_seconds_max = _SILENT_INTERVALS_MAX * heartbeat_interval_ms / _MS_PER_SECOND
-        self._loop = asyncio.get_running_loop()
         self._reader = FrameReader()
         self._layers: LayerStack | None = None
         self._unfold_planned = False
         self._held = False
         self._paused = False  # nothing is read: what has come is not all unfolded, or is more than somebody can take
         self._early: bytearray | None = bytearray()  # what has come and is not read yet; None once all is agreed on
-        self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[bytes]] = deque()
         self._marks: deque[asyncio.Future[None]] = deque()
-        self._output: list[bytes] = []
-        self._flush_planned = False
-        self._writable = asyncio.Event()
-        self._writable.set()
         self._heard_at = self._loop.time()
         self._watch: asyncio.TimerHandle | None = None
 
@@ -106,9 +98,7 @@ class NsqConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport and begin to watch for silence."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_WRITE_BUFFER_SIZE_BYTES_HIGH)
+        super().connection_made(transport)
         if self._silence_seconds_max > 0:
             self._watch = self._loop.call_later(self._silence_seconds_max, self._check_silence)
 
@@ -171,7 +161,7 @@ class NsqConnection(asyncio.Protocol):
             self._read(frame)
         if len(self._early) > _EARLY_SIZE_BYTES_MAX:
             self._early.clear()
-            self._break(RemoteProtocolError(f"more than {_EARLY_SIZE_BYTES_MAX} bytes have come before all was agreed on"))
+            self.abort(RemoteProtocolError(f"more than {_EARLY_SIZE_BYTES_MAX} bytes have come before all was agreed on"))
 
     def _read(self, data: bytes) -> None:
         for frame in self._reader.feed(data):
@@ -185,47 +175,24 @@ class NsqConnection(asyncio.Protocol):
                 self._failed(frame)
             else:
                 assert isinstance(frame, Violation)
-                self._break(RemoteProtocolError(frame.reason))
+                self.abort(RemoteProtocolError(frame.reason))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everybody who waits."""
+    def _give_up(self, reason: PolyMQError) -> None:
         if self._watch is not None:
             self._watch.cancel()
-        self._writable.set()
-        reason = self.reason or ConnectionLost(f"the server closed the connection: {exc}" if exc else "the server closed the connection")
-        self.reason = reason
         waiters: list[asyncio.Future[Any]] = [*self._waiting, *self._marks]
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(reason)
         self._waiting.clear()
         self._marks.clear()
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-    def pause_writing(self) -> None:
-        """The socket takes no more for now."""
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        """The socket takes more again."""
-        self._writable.set()
 
     # --- Called by producers and consumers ----------------------------------------------------------------------------
 
-    @property
-    def is_open(self) -> bool:
-        """Whether commands still reach the server."""
-        return self._transport is not None and self.reason is None and not self._transport.is_closing()
-
     def send(self, data: bytes) -> None:
         """Write a command that has no answer, with whatever else this turn of the loop writes."""
-        if not self.is_open:
-            return
-        self._output.append(data)
-        if not self._flush_planned:
-            self._flush_planned = True
-            self._loop.call_soon(self._flush)
+        if self.is_open:
+            self._gather(data)
 
     def request(self, data: bytes) -> asyncio.Future[bytes]:
         """Write a command and return the future of its answer.
@@ -234,7 +201,7 @@ class NsqConnection(asyncio.Protocol):
         """
         waiter: asyncio.Future[bytes] = self._loop.create_future()
         if len(self._waiting) >= _WAITING_MAX:
-            self._break(ConnectionLost(f"the server owes {len(self._waiting)} answers"))
+            self.abort(ConnectionLost(f"the server owes {len(self._waiting)} answers"))
         if self.is_open:
             self._waiting.append(waiter)
             self.send(data)
@@ -295,29 +262,14 @@ class NsqConnection(asyncio.Protocol):
         """Wait until the socket has taken most of what was written."""
         await self._writable.wait()
 
-    async def close(self) -> None:
-        """Write what is left and close; returns when the connection has ended."""
-        if self._transport is None:
-            return
-        self._flush()
-        if self._layers is not None and not self._transport.is_closing():
-            self._transport.write(self._layers.close())
-        self.reason = self.reason or ConnectionLost("the connection was closed by this client")
-        self._transport.close()
-        await self.lost
-
-    def abort(self, reason: PolyMQError) -> None:
-        """Close at once; everybody who waits gets the reason."""
-        self._break(reason)
-
     # --- Inside -------------------------------------------------------------------------------------------------------
 
-    def _flush(self) -> None:
-        self._flush_planned = False
-        if self._output and self._transport is not None and not self._transport.is_closing():
-            data = b"".join(self._output)
-            self._transport.write(data if self._layers is None else self._layers.send(data))
-        self._output.clear()
+    def _take_leave(self, transport: asyncio.Transport) -> None:
+        if self._layers is not None:
+            transport.write(self._layers.close())
+
+    def _folded(self, data: bytes) -> bytes:
+        return data if self._layers is None else self._layers.send(data)
 
     def _answered(self, data: bytes) -> None:
         if data == frames.HEARTBEAT:
@@ -327,7 +279,7 @@ class NsqConnection(asyncio.Protocol):
             if not waiter.done():  # given up by whoever asked
                 waiter.set_result(data)
         else:
-            self._break(RemoteProtocolError(f"an answer that nobody asked for: {data[:40]!r}"))
+            self.abort(RemoteProtocolError(f"an answer that nobody asked for: {data[:40]!r}"))
 
     def _failed(self, error: Error) -> None:
         text = error.text.decode("utf-8", "replace")
@@ -345,25 +297,19 @@ class NsqConnection(asyncio.Protocol):
             if not waiter_of_answer.done():
                 waiter_of_answer.set_exception(reason)
             reason = ConnectionLost(f"the server closed the connection after refusing another command: {text}")
-        self._break(reason)
+        self.abort(reason)
 
     def _fail_layer(self, error: LayerFailed) -> None:
         if self._layers is not None and self._transport is not None and self._layers.wants_write():
             self._transport.write(self._layers.send(b""))  # the alert says why
-        self._break(ConnectFailed(str(error)) if self._early is not None else ConnectionLost(str(error)))
-
-    def _break(self, reason: PolyMQError) -> None:
-        if self.reason is None:
-            self.reason = reason
-        if self._transport is not None:
-            self._transport.abort()
+        self.abort(ConnectFailed(str(error)) if self._early is not None else ConnectionLost(str(error)))
 
     def _check_silence(self) -> None:
         if self._held:
             self._heard_at = self._loop.time()  # it is we who do not listen
         left = self._heard_at + self._silence_seconds_max - self._loop.time()
         if left <= 0:
-            self._break(ConnectionLost(f"the server has been silent for {self._silence_seconds_max:g} s"))
+            self.abort(ConnectionLost(f"the server has been silent for {self._silence_seconds_max:g} s"))
         else:
             self._watch = self._loop.call_later(left, self._check_silence)
 

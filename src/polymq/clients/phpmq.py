@@ -186,6 +186,13 @@ class PhpmqConsumer:
                 return
             self._unseen.extend(batch)
 
+    def unseen(self) -> list[PhpmqMessage]:
+        """Take what would be given next without waiting."""
+        found = [each for each in (*self._unseen, *self._waiting) if each.is_current and not each.is_settled]
+        self._unseen.clear()
+        self._waiting.clear()
+        return [] if self._closed else found
+
     async def batches(self) -> AsyncIterator[PhpmqBatch]:
         """Give messages as they come, many at a time, until the consumer is closed.
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, PolyMQError, RemoteProtocolError
+from polymq.clients.connection import ClientConnection
+from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, RemoteProtocolError
 from polymq.protocols.phpmq.frames import FrameReader, Violation, WireMessage
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["PhpmqConnection", "PhpmqOptions", "connect"]
-
-# Written and not yet taken by the socket; `drained` waits above it.
-_WRITE_BUFFER_SIZE_BYTES_HIGH: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +36,17 @@ class PhpmqOptions:
     reconnect_seconds_max: float = 10.0
 
 
-class PhpmqConnection(asyncio.Protocol):
+class PhpmqConnection(ClientConnection):
     """The protocol object under a producer or a consumer. Made by `connect`."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        super().__init__()
         self.on_message: Callable[[WireMessage], None] = _ignore
-        self.lost: asyncio.Future[None] = self._loop.create_future()
-        self.reason: PolyMQError | None = None
         self.has_received = False
         self._reader = FrameReader()
-        self._transport: asyncio.Transport | None = None
-        self._output: list[bytes] = []
-        self._flush_planned = False
         self._finishing = False
-        self._writable = asyncio.Event()
-        self._writable.set()
 
     # --- Called by asyncio --------------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_WRITE_BUFFER_SIZE_BYTES_HIGH)
 
     def data_received(self, data: bytes) -> None:
         """Hand on each message that is whole now."""
@@ -69,41 +54,22 @@ class PhpmqConnection(asyncio.Protocol):
             return
         for found in self._reader.feed(data):
             if isinstance(found, Violation):
-                self._break(RemoteProtocolError(found.reason))
+                self.abort(RemoteProtocolError(found.reason))
                 return
             self.has_received = True
             self.on_message(found)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everybody who waits."""
-        self._writable.set()
-        if self.reason is None:
-            self.reason = ConnectionLost(f"the server closed the connection: {exc}" if exc else "the server closed the connection")
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-    def pause_writing(self) -> None:
-        """The socket takes no more for now."""
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        """The socket takes more again."""
-        self._writable.set()
 
     # --- Called by producers and consumers ----------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
         """Whether what is sent still reaches the server."""
-        return self._transport is not None and self.reason is None and not self._finishing and not self._transport.is_closing()
+        return super().is_open and not self._finishing
 
     def send(self, data: bytes) -> None:
         """Write something with whatever else this turn of the loop writes."""
         if data and self.is_open:
-            self._output.append(data)
-            if not self._flush_planned:
-                self._flush_planned = True
-                self._loop.call_soon(self._flush)
+            self._gather(data)
 
     async def drained(self) -> None:
         """Wait until the socket has taken most of what was written; raises why the connection was lost."""
@@ -132,21 +98,10 @@ class PhpmqConnection(asyncio.Protocol):
             async with asyncio.timeout(deadline_seconds):
                 await asyncio.shield(self.lost)
         except TimeoutError as error:
-            self._break(ConnectionLost("the connection was closed by this client"))
+            self.abort(ConnectionLost("the connection was closed by this client"))
             raise DeadlineExceeded("the server has not read everything in time") from error
         if lost_before is not None:
             raise lost_before
-
-    def _flush(self) -> None:
-        self._flush_planned = False
-        if self._output and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(self._output))
-        self._output.clear()
-
-    def _break(self, reason: PolyMQError) -> None:
-        self.reason = self.reason or reason
-        if self._transport is not None:
-            self._transport.abort()
 
 
 async def connect(address: str, options: PhpmqOptions) -> PhpmqConnection:

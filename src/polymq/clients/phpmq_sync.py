@@ -13,18 +13,16 @@ An event loop runs in a thread of its own. Every call may be made from any threa
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
-from polymq.clients.loop_thread import LoopThread
+from polymq.clients.in_thread import InThread, InThreadConsumer
 from polymq.clients.phpmq import PhpmqConsumer, PhpmqOptions, PhpmqProducer
-from polymq.errors import ConnectionLost, LocalProtocolError
+from polymq.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import TracebackType
+    from collections.abc import Iterable, Sequence
 
+    from polymq.clients.loop_thread import LoopThread
     from polymq.clients.phpmq import PhpmqMessage
 
 __all__ = ["Consumer", "Message", "PhpmqOptions", "Producer"]
@@ -32,28 +30,16 @@ __all__ = ["Consumer", "Message", "PhpmqOptions", "Producer"]
 _DEFAULTS: Final = PhpmqOptions()
 
 
-class Producer:
+class Producer(InThread):
     """`PhpmqProducer` for scripts: connects when it is made; raises what that raises."""
 
     def __init__(self, address: str, options: PhpmqOptions = _DEFAULTS) -> None:
-        self._thread = LoopThread(f"phpmq producer of {address}")
-        try:
-            self._producer = self._thread.call(self._open(address, options))
-        except BaseException:
-            self._thread.close()
-            raise
+        super().__init__(f"phpmq producer of {address}")
+        self._producer = self._begin(self._open(address, options))
 
     @staticmethod
     async def _open(address: str, options: PhpmqOptions) -> PhpmqProducer:
         return await PhpmqProducer(address, options).__aenter__()
-
-    def __enter__(self) -> Self:
-        """Be closed at the end."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
-        self.close()
 
     def publish(self, queue: str | bytes, content: bytes, *, ttl_seconds: int = 0) -> None:
         """Send one message and wait until the connection has taken it."""
@@ -65,11 +51,7 @@ class Producer:
 
     def close(self) -> None:
         """Wait until the server has read everything; raises as `PhpmqProducer.close` does."""
-        if not self._thread.is_closed:
-            try:
-                self._thread.call(self._producer.close())
-            finally:
-                self._thread.close()
+        self._end(self._producer.close)
 
 
 class Message:
@@ -117,62 +99,24 @@ class Message:
         self.is_settled = True
 
 
-class Consumer:
+class Consumer(InThreadConsumer[Message]):
     """`PhpmqConsumer` for scripts, with its arguments: begins when it is made; raises what that raises. An iterator."""
 
     def __init__(self, address: str, queue: str | bytes, options: PhpmqOptions = _DEFAULTS, *, window: int = 100) -> None:
-        self._messages: deque[Message] = deque()
-        self._thread = LoopThread(f"phpmq consumer of {address}")
-        try:
-            self._consumer = self._thread.call(self._open(address, queue, options, window))
-        except BaseException:
-            self._thread.close()
-            raise
+        super().__init__(f"phpmq consumer of {address}")
+        self._consumer = self._begin(self._open(address, queue, options, window))
 
     @staticmethod
     async def _open(address: str, queue: str | bytes, options: PhpmqOptions, window: int) -> PhpmqConsumer:
         return await PhpmqConsumer(address, queue, options, window=window).__aenter__()
 
-    def __enter__(self) -> Self:
-        """Be closed at the end."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
-        self.close()
-
-    def __iter__(self) -> Iterator[Message]:
-        """Give messages, and wait for more, until closed; raises what makes it impossible to go on."""
-        return self.messages()
-
-    def messages(self, timeout_seconds: float | None = None) -> Iterator[Message]:
-        """Give messages; end when none has come for so long, or when this is closed; raises what `PhpmqConsumer` raises."""
-        while not self._thread.is_closed:
-            while self._messages:
-                message = self._messages.popleft()
-                if message.is_current:
-                    yield message
-            try:
-                if not self._thread.call(self._refill(timeout_seconds)):
-                    return
-            except ConnectionLost:
-                if not self._thread.is_closed:
-                    raise
-
     def close(self) -> None:
         """Disconnect; what has been settled before is on its way first, and the rest goes back to the queue."""
-        if not self._thread.is_closed:
-            try:
-                self._thread.call(self._consumer.close())
-            finally:
-                self._thread.close()
+        self._end(self._consumer.close)
 
-    async def _refill(self, timeout_seconds: float | None) -> bool:
-        """Wait for messages; they are kept here at once, for a script that is interrupted while it waits."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                batch = await self._consumer.next_batch()
-        except TimeoutError:
-            return False
-        self._messages.extend(Message(each, self._thread) for each in batch or ())
-        return batch is not None
+    def _take_up(self, message: Message) -> bool:
+        return message.is_current
+
+    async def _take(self) -> Iterable[Message] | None:
+        batch = await self._consumer.next_batch()
+        return None if batch is None else [Message(each, self._thread) for each in batch]

@@ -12,6 +12,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from polymq.clients.connection import ClientConnection
 from polymq.errors import ConnectionLost, PolyMQError, Refusal, RefusalCode, RemoteProtocolError
 from polymq.protocols.rocketmq import acl
 from polymq.protocols.rocketmq.codes import ResponseCode, not_supported
@@ -30,8 +31,6 @@ __all__ = ["Answer", "RocketMQConnection", "refused"]
 
 # Requests without an answer: far more than a producer's tasks and a consumer's queues ever have under way.
 _WAITING_MAX: Final = 100_000
-# Written and not yet taken by the socket; `drained` waits above it.
-_WRITE_BUFFER_SIZE_BYTES_HIGH: Final = 1024 * 1024
 # Numbers of requests are 31 bits.
 _NUMBER_MAX: Final = 2**31 - 1
 _SETTINGS: Final = RocketmqSettings()
@@ -79,7 +78,7 @@ def refused(answer: Answer, what: str) -> Refusal:
     return Refusal(code, f"{what}: code {answer.code}: {answer.remark or 'no words'}")
 
 
-class RocketMQConnection(asyncio.Protocol):
+class RocketMQConnection(ClientConnection):
     """The protocol object of one connection; made by `rocketmq_session.Session`.
 
     `is_introduced` says that a heartbeat has been answered on it: the server knows who we are. `heard_at` is when
@@ -87,31 +86,18 @@ class RocketMQConnection(asyncio.Protocol):
     """
 
     def __init__(self, options: RocketMQOptions, on_request: Callable[[Request], Answer | None]) -> None:
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.reason: PolyMQError | None = None
+        super().__init__()
         self.is_introduced = False
         self.introducing = asyncio.Lock()
-        self.heard_at = asyncio.get_running_loop().time()
+        self.heard_at = self._loop.time()
         self._options = options
         self._on_request = on_request
-        self._loop = asyncio.get_running_loop()
         self._decoder = Decoder(_SETTINGS, server=False)
         self._rest = bytearray()
-        self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
-        self._output: list[bytes] = []
-        self._flush_planned = False
-        self._writable = asyncio.Event()
-        self._writable.set()
 
     # --- Called by asyncio --------------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_WRITE_BUFFER_SIZE_BYTES_HIGH)
 
     def data_received(self, data: bytes) -> None:
         """Hand each frame to whoever it is for."""
@@ -139,35 +125,16 @@ class RocketMQConnection(asyncio.Protocol):
             else:
                 self._asked(event)
         elif isinstance(event, Violation):
-            self._break(RemoteProtocolError(f"the server does not speak RocketMQ: {event.reason}"))
+            self.abort(RemoteProtocolError(f"the server does not speak RocketMQ: {event.reason}"))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everybody who waits."""
-        self._writable.set()
-        reason = self.reason or ConnectionLost(f"the server closed the connection: {exc}" if exc else "the server closed the connection")
-        self.reason = reason
+    def _give_up(self, reason: PolyMQError) -> None:
         waiting = list(self._waiting.values())
         self._waiting.clear()
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_exception(reason)
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-    def pause_writing(self) -> None:
-        """The socket takes no more for now."""
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        """The socket takes more again."""
-        self._writable.set()
 
     # --- Called by sessions -------------------------------------------------------------------------------------------
-
-    @property
-    def is_open(self) -> bool:
-        """Whether requests still reach the server."""
-        return self._transport is not None and self.reason is None and not self._transport.is_closing()
 
     async def request(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> Answer:
         """Ask, and wait for the answer, for as long as the caller does; raises ConnectionLost, LocalProtocolError."""
@@ -180,7 +147,7 @@ class RocketMQConnection(asyncio.Protocol):
         waiter: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[number] = waiter
         try:
-            self._send(encode_request(code, number, ext=self._signed(ext, body), body=body, binary=self._options.binary))
+            self._gather(encode_request(code, number, ext=self._signed(ext, body), body=body, binary=self._options.binary))
             return await waiter
         finally:
             self._waiting.pop(number, None)
@@ -191,20 +158,7 @@ class RocketMQConnection(asyncio.Protocol):
         if not self.is_open:
             raise self.reason or ConnectionLost("the connection is closed")
         number = next(self._numbers) & _NUMBER_MAX
-        self._send(encode_request(code, number, ext=self._signed(ext, body), body=body, oneway=True, binary=self._options.binary))
-
-    async def close(self) -> None:
-        """Write what is left and close; returns when the connection has ended."""
-        if self._transport is None:
-            return
-        self._flush()
-        self.reason = self.reason or ConnectionLost("the connection was closed by this client")
-        self._transport.close()
-        await self.lost
-
-    def abort(self, reason: PolyMQError) -> None:
-        """Close at once; everybody who waits gets the reason."""
-        self._break(reason)
+        self._gather(encode_request(code, number, ext=self._signed(ext, body), body=body, oneway=True, binary=self._options.binary))
 
     # --- Inside -------------------------------------------------------------------------------------------------------
 
@@ -217,18 +171,6 @@ class RocketMQConnection(asyncio.Protocol):
             named["SecurityToken"] = options.security_token
         return {**named, "Signature": acl.sign(options.secret_key, named, body)}
 
-    def _send(self, data: bytes) -> None:
-        self._output.append(data)
-        if not self._flush_planned:
-            self._flush_planned = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_planned = False
-        if self._output and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(self._output))
-        self._output.clear()
-
     def _answered(self, frame: Request) -> None:
         waiter = self._waiting.get(frame.opaque)
         if waiter is not None and not waiter.done():  # else given up by whoever asked
@@ -240,12 +182,6 @@ class RocketMQConnection(asyncio.Protocol):
             return
         if answer is None:
             answer = Answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, not_supported(frame.code))
-        self._send(
+        self._gather(
             encode_response(answer.code, frame.opaque, remark=answer.remark or None, ext=answer.ext, body=answer.body, binary=frame.binary)
         )
-
-    def _break(self, reason: PolyMQError) -> None:
-        if self.reason is None:
-            self.reason = reason
-        if self._transport is not None:
-            self._transport.abort()

@@ -141,13 +141,19 @@ class RocketMQProducer:
         except TimeoutError as error:
             raise DeadlineExceeded(f"no broker within {self._options.send_seconds:g} s") from error
 
-    async def send_batch(self, messages: Sequence[OutgoingMessage]) -> SendResult:
-        """Send messages of one topic to one queue, all or none; the result is that of the first, with all ids. Raises as `send` does."""
+    async def send_batch(
+        self, messages: Sequence[OutgoingMessage], *, select: Callable[[Sequence[MessageQueue]], MessageQueue] | None = None
+    ) -> SendResult:
+        """Send messages of one topic to one queue, all or none; the result is that of the first, with all ids.
+
+        `select` chooses the queue: their sharding keys may differ then. Raises as `send` does.
+        """
         unique_keys = [new_key() for _ in messages]
-        body = joined(messages, unique_keys)
+        body = joined(messages, unique_keys, is_placed=select is not None)
         topic, sharding_key = self._topic(messages[0]), messages[0].sharding_key
         waits = "true" if all(each.wait_store for each in messages) else "false"
-        select = None if sharding_key is None else _by(sharding_key)
+        if select is None and sharding_key is not None:
+            select = _by(sharding_key)
         ids = ",".join(unique_keys)
         return await self._deliver(_Parcel(topic, RequestCode.SEND_BATCH_MESSAGE, body, f"WAIT\x01{waits}\x02", 0, 0, ids, select))
 

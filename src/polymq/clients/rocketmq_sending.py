@@ -112,15 +112,15 @@ def send_fields(
     }
 
 
-def joined(messages: Sequence[OutgoingMessage], unique_keys: Sequence[str]) -> bytes:
-    """Write the body of a batch; raises LocalProtocolError when these messages cannot be sent together."""
+def joined(messages: Sequence[OutgoingMessage], unique_keys: Sequence[str], *, is_placed: bool = False) -> bytes:
+    """Write the body of a batch, for a queue that has been chosen or for any; raises LocalProtocolError when these messages cannot be sent together."""
     if not messages:
         raise LocalProtocolError("a batch has at least one message")
     if len(messages) > MESSAGE_COUNT_PER_BATCH_MAX:
         raise LocalProtocolError(f"{len(messages)} messages; a batch has at most {MESSAGE_COUNT_PER_BATCH_MAX}")
     if len({each.topic for each in messages}) > 1:
         raise LocalProtocolError("the messages of a batch have one topic")
-    if len({each.sharding_key for each in messages}) > 1:
+    if not is_placed and len({each.sharding_key for each in messages}) > 1:
         raise LocalProtocolError("the messages of a batch go to one queue, so they have one sharding key")
     if any(each.is_delayed for each in messages):
         raise LocalProtocolError("the messages of a batch are not delayed")

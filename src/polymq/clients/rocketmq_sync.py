@@ -18,24 +18,21 @@ call may be made from any thread. A client that is not closed ends with the proc
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import math
-from collections import deque
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
-from polymq.clients.loop_thread import LoopThread
+from polymq.clients.in_thread import InThread, InThreadHandling
 from polymq.clients.rocketmq_consumer import ConsumeOptions, RocketMQConsumer
 from polymq.clients.rocketmq_messages import OutgoingMessage
 from polymq.clients.rocketmq_options import RocketMQOptions, RocketMQTls
 from polymq.clients.rocketmq_producer import DEFAULT_GROUP, RocketMQProducer
 from polymq.clients.rocketmq_pull import PollOptions, RocketMQPullConsumer
-from polymq.errors import ConnectionLost, LocalProtocolError
+from polymq.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from polymq.clients.loop_thread import LoopThread
     from polymq.clients.rocketmq_messages import RocketMQMessage, SendResult
     from polymq.clients.rocketmq_routes import MessageQueue
 
@@ -56,25 +53,13 @@ _CONSUMING: Final = ConsumeOptions()
 _POLLING: Final = PollOptions()
 
 
-class Producer:
+class Producer(InThread):
     """`RocketMQProducer` for scripts: begins when it is made; raises what that raises."""
 
     def __init__(self, name_servers: str | Sequence[str], options: RocketMQOptions = _DEFAULTS, *, group: str = DEFAULT_GROUP) -> None:
         self._producer = RocketMQProducer(name_servers, options, group=group)
-        self._thread = LoopThread("rocketmq producer")
-        try:
-            self._thread.call(self._producer.__aenter__())
-        except BaseException:
-            self._thread.close()
-            raise
-
-    def __enter__(self) -> Self:
-        """Be closed at the end."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
-        self.close()
+        super().__init__("rocketmq producer")
+        self._begin(self._producer.__aenter__())
 
     def send(self, message: OutgoingMessage, *, select: Callable[[Sequence[MessageQueue]], MessageQueue] | None = None) -> SendResult:
         """Send a message and wait until its broker has it; `select` chooses the queue, in the loop's thread."""
@@ -94,9 +79,7 @@ class Producer:
 
     def close(self) -> None:
         """Leave the brokers and disconnect; what still waits for an answer gets ConnectionLost."""
-        if not self._thread.is_closed:
-            self._thread.call(self._producer.close())
-            self._thread.close()
+        self._end(self._producer.close)
 
 
 class Message:
@@ -160,7 +143,7 @@ class Message:
             work(*arguments)
 
 
-class Consumer:
+class Consumer(InThreadHandling[Message]):
     """`RocketMQConsumer` for scripts, with its arguments: begins when it is made; raises what that raises. An iterator.
 
     Several threads may iterate, or call `run`, at once; they share the messages. A script that ends while it has
@@ -177,63 +160,13 @@ class Consumer:
         consuming: ConsumeOptions = _CONSUMING,
     ) -> None:
         self._consumer = RocketMQConsumer(name_servers, group, topics, options, consuming=consuming)
-        self._messages: deque[Message] = deque()
-        self._thread = LoopThread(f"rocketmq consumer of {group}")
-        try:
-            self._thread.call(self._consumer.__aenter__())
-        except BaseException:
-            self._thread.close()
-            raise
-
-    def __enter__(self) -> Self:
-        """Be closed at the end."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
-        self.close()
-
-    def __iter__(self) -> Iterator[Message]:
-        """Give messages, and wait for more, until closed."""
-        return self.messages()
+        super().__init__(f"rocketmq consumer of {group}")
+        self._begin(self._consumer.__aenter__())
 
     @property
     def queues(self) -> list[tuple[str, str, int]]:
         """What is read now: topic, broker, number of each queue."""
         return self._consumer.queues
-
-    def messages(self, timeout_seconds: float | None = None) -> Iterator[Message]:
-        """Give messages; end when none has come for so long, or when this is closed."""
-        while not self._thread.is_closed:
-            while (message := self._pop()) is not None:
-                yield message
-            try:
-                if not self._thread.call(self._refill(timeout_seconds)):
-                    return
-            except ConnectionLost:
-                if not self._thread.is_closed:
-                    raise
-
-    def run(self, handler: Callable[[Message], object], *, concurrency: int = 1, timeout_seconds: float | None = None) -> None:
-        """Have `handler` called for every message, in so many threads, until closed or until none has come for so long.
-
-        With one, it is called in this thread. A message that it has neither settled nor given back is settled when it
-        returns, and comes again when it raises an Exception. What else ends it, such as Ctrl-C, changes nothing: the
-        message comes again as if it had not been handed out.
-        """
-        if concurrency < 1:
-            raise LocalProtocolError(f"concurrency is {concurrency}; it must be at least 1")
-        if concurrency == 1:
-            self._handle_all(handler, timeout_seconds)
-            return
-        with concurrent.futures.ThreadPoolExecutor(concurrency, thread_name_prefix="rocketmq handler") as pool:
-            futures = [pool.submit(self._handle_all, handler, timeout_seconds) for _ in range(concurrency)]
-            try:
-                for each in concurrent.futures.as_completed(futures):
-                    each.result()
-            except BaseException:
-                self.close()  # else the other threads would go on, and this one wait for them
-                raise
 
     def flush(self) -> None:
         """Commit what has been settled so far, and wait until the brokers have it."""
@@ -244,50 +177,28 @@ class Consumer:
 
         What other threads have in hand may be settled for `grace_seconds` more; what is not comes again.
         """
-        if not self._thread.is_closed:
-            self._thread.call(self._close(grace_seconds))
-            self._thread.close()
-
-    def _handle_all(self, handler: Callable[[Message], object], timeout_seconds: float | None) -> None:
-        for message in self.messages(timeout_seconds):
-            try:
-                handler(message)
-            except Exception as error:
-                self._handled(message, error)
-            except BaseException:
-                if not message.is_settled:
-                    message.drop()
-                raise
-            else:
-                self._handled(message, None)
+        self._end(lambda: self._close(grace_seconds))
 
     def _handled(self, message: Message, error: Exception | None) -> None:
         if not message.is_settled:
             message.is_settled = True
             self._thread.soon(self._consumer.handled, message._message, error)  # noqa: SLF001 - one class in two halves
 
-    def _pop(self) -> Message | None:
-        """Take the next message that is still ours."""
-        while True:
-            try:
-                message = self._messages.popleft()
-            except IndexError:  # perhaps another thread has taken the last one
-                return None
-            if message.is_current:
-                message._message.given_at = self._thread.loop.time()  # noqa: SLF001 - it is in hand from here on
-                return message
+    def _interrupted(self, message: Message) -> None:
+        if not message.is_settled:
+            message.drop()
 
-    async def _refill(self, timeout_seconds: float | None) -> bool:
-        """Wait for messages; they are kept here at once, for a script that is interrupted while it waits."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                found = await self._consumer.take()
-        except TimeoutError:
+    def _take_up(self, message: Message) -> bool:
+        if not message.is_current:
             return False
+        message._message.given_at = self._thread.loop.time()  # noqa: SLF001 - it is in hand from here on
+        return True
+
+    async def _take(self) -> Iterable[Message] | None:
+        found = await self._consumer.take()
         for each in found:
             each.given_at = math.inf  # nobody has it in hand yet
-        self._messages.extend(Message(each, self._thread) for each in found)
-        return bool(found)
+        return [Message(each, self._thread) for each in found] or None
 
     async def _close(self, grace_seconds: float) -> None:
         while (message := self._pop()) is not None:
@@ -295,7 +206,7 @@ class Consumer:
         await self._consumer.close(grace_seconds)
 
 
-class PullConsumer:
+class PullConsumer(InThread):
     """`RocketMQPullConsumer` for scripts, with its arguments: begins when it is made; raises what that raises."""
 
     def __init__(
@@ -309,20 +220,8 @@ class PullConsumer:
     ) -> None:
         self._consumer = RocketMQPullConsumer(name_servers, group, topics, options, polling=polling)
         self._unseen: list[RocketMQMessage] = []  # given by the loop, and not yet to the script
-        self._thread = LoopThread(f"rocketmq pulls of {group}")
-        try:
-            self._thread.call(self._consumer.__aenter__())
-        except BaseException:
-            self._thread.close()
-            raise
-
-    def __enter__(self) -> Self:
-        """Be closed at the end."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
-        self.close()
+        super().__init__(f"rocketmq pulls of {group}")
+        self._begin(self._consumer.__aenter__())
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -392,6 +291,4 @@ class PullConsumer:
 
     def close(self) -> None:
         """Commit what is covered, leave the group and disconnect."""
-        if not self._thread.is_closed:
-            self._thread.call(self._consumer.close())
-            self._thread.close()
+        self._end(self._consumer.close)

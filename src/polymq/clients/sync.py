@@ -19,22 +19,19 @@ is lost. Read next: `nsq.py` and `nsq_subscriber.py`, which do the work.
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-from collections import deque
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
-from polymq.clients.loop_thread import LoopThread
+from polymq.clients.in_thread import InThread, InThreadHandling
 from polymq.clients.nsq import NsqProducer
 from polymq.clients.nsq_lookup import LookupOptions
 from polymq.clients.nsq_opening import NsqOptions, NsqTls
 from polymq.clients.nsq_subscriber import HandlerOptions, NsqSubscriber
-from polymq.errors import ConnectionLost, LocalProtocolError
+from polymq.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
+    from collections.abc import Iterable, Sequence
 
+    from polymq.clients.loop_thread import LoopThread
     from polymq.clients.nsq import NsqMessage
 
 __all__ = ["Consumer", "HandlerOptions", "LookupOptions", "Message", "NsqOptions", "NsqTls", "Producer", "Subscriber"]
@@ -44,28 +41,16 @@ _HANDLER: Final = HandlerOptions()
 _LOOKUP: Final = LookupOptions()
 
 
-class Producer:
+class Producer(InThread):
     """`NsqProducer` for scripts: connects when it is made; raises what that raises."""
 
     def __init__(self, address: str, options: NsqOptions = _DEFAULTS) -> None:
-        self._thread = LoopThread(f"nsq producer of {address}")
-        try:
-            self._producer = self._thread.call(self._open(address, options))
-        except BaseException:
-            self._thread.close()
-            raise
+        super().__init__(f"nsq producer of {address}")
+        self._producer = self._begin(self._open(address, options))
 
     @staticmethod
     async def _open(address: str, options: NsqOptions) -> NsqProducer:
         return await NsqProducer(address, options).__aenter__()
-
-    def __enter__(self) -> Self:
-        """Be closed at the end."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
-        self.close()
 
     def publish(self, topic: str, body: bytes, *, delay_ms: int = 0) -> None:
         """Publish one message and wait until the server has accepted it."""
@@ -77,9 +62,7 @@ class Producer:
 
     def close(self) -> None:
         """Close the connection; what still waits for an answer gets ConnectionLost."""
-        if not self._thread.is_closed:
-            self._thread.call(self._producer.close())
-            self._thread.close()
+        self._end(self._producer.close)
 
 
 class Message:
@@ -140,7 +123,7 @@ class Message:
         self._thread.soon(subscriber.handled, self._message, error)
 
 
-class Subscriber:
+class Subscriber(InThreadHandling[Message]):
     """`NsqSubscriber` for scripts, with its arguments: begins when it is made; raises what that raises. An iterator.
 
     Several threads may iterate, or call `run`, at once; they share the messages.
@@ -161,63 +144,13 @@ class Subscriber:
         self._subscriber = NsqSubscriber(
             topic, channel, options, addresses=addresses, lookups=lookups, max_in_flight=max_in_flight, handling=handling, lookup=lookup
         )
-        self._messages: deque[Message] = deque()
-        self._thread = LoopThread(f"nsq consumer of {topic}")
-        try:
-            self._thread.call(self._subscriber.__aenter__())
-        except BaseException:
-            self._thread.close()
-            raise
-
-    def __enter__(self) -> Self:
-        """Be closed at the end."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
-        self.close()
-
-    def __iter__(self) -> Iterator[Message]:
-        """Give messages, and wait for more, until closed; raises what makes it impossible to go on."""
-        return self.messages()
+        super().__init__(f"nsq consumer of {topic}")
+        self._begin(self._subscriber.__aenter__())
 
     @property
     def addresses(self) -> list[str]:
         """The servers that are consumed from, or tried."""
         return self._subscriber.addresses
-
-    def messages(self, timeout_seconds: float | None = None) -> Iterator[Message]:
-        """Give messages; end when none has come for so long, or when this is closed; raises what `NsqSubscriber` raises."""
-        while not self._thread.is_closed:
-            while (message := self._pop()) is not None:
-                yield message
-            try:
-                if not self._thread.call(self._refill(timeout_seconds)):
-                    return
-            except ConnectionLost:
-                if not self._thread.is_closed:
-                    raise
-
-    def run(self, handler: Callable[[Message], object], *, concurrency: int = 1, timeout_seconds: float | None = None) -> None:
-        """Have `handler` called for every message, in so many threads, until closed or until none has come for so long.
-
-        With one, it is called in this thread. A message that it has neither settled nor given back is settled when it
-        returns; when it raises an Exception, see `HandlerOptions`. A handler that calls `close` settles its message
-        before that.
-        """
-        if concurrency < 1:
-            raise LocalProtocolError(f"concurrency is {concurrency}; it must be at least 1")
-        if concurrency == 1:
-            self._handle_all(handler, timeout_seconds)
-            return
-        with concurrent.futures.ThreadPoolExecutor(concurrency, thread_name_prefix="nsq handler") as pool:
-            futures = [pool.submit(self._handle_all, handler, timeout_seconds) for _ in range(concurrency)]
-            try:
-                for each in concurrent.futures.as_completed(futures):
-                    each.result()
-            except BaseException:
-                self.close()  # else the other threads would go on, and this one wait for them
-                raise
 
     def flush(self) -> None:
         """Wait until the servers have acted on every settle so far; raises ConnectionLost or DeadlineExceeded."""
@@ -228,39 +161,19 @@ class Subscriber:
 
         What other threads have in hand may be settled for `grace_seconds` more; after that it comes again.
         """
-        if not self._thread.is_closed:
-            self._thread.call(self._close(grace_seconds))
-            self._thread.close()
+        self._end(lambda: self._close(grace_seconds))
 
-    def _handle_all(self, handler: Callable[[Message], object], timeout_seconds: float | None) -> None:
-        for message in self.messages(timeout_seconds):
-            try:
-                handler(message)
-            except Exception as error:
-                message.handled(self._subscriber, error)
-            else:
-                message.handled(self._subscriber)
-
-    def _pop(self) -> Message | None:
-        """Take the next message that is still ours."""
-        while True:
-            try:
-                message = self._messages.popleft()
-            except IndexError:  # perhaps another thread has taken the last one
-                return None
-            if message.is_ours:
-                return message
+    def _take_up(self, message: Message) -> bool:
+        if not message.is_ours:
             message.drop()
-
-    async def _refill(self, timeout_seconds: float | None) -> bool:
-        """Wait for messages; they are kept here at once, for a script that is interrupted while it waits."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                found = await self._subscriber.take()
-        except TimeoutError:
             return False
-        self._messages.extend(Message(each, self._thread) for each in found)
-        return bool(found)
+        return True
+
+    async def _take(self) -> Iterable[Message] | None:
+        return [Message(each, self._thread) for each in await self._subscriber.take()] or None
+
+    def _handled(self, message: Message, error: Exception | None) -> None:
+        message.handled(self._subscriber, error)
 
     async def _close(self, grace_seconds: float) -> None:
         while (message := self._pop()) is not None:

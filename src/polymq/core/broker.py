@@ -15,6 +15,7 @@ from polymq.core.broker_statistics import register_statistics
 from polymq.core.catalogue import Catalogue
 from polymq.core.group import GroupKind
 from polymq.core.kernel import COPY_ROOM_PER_TURN, EFFORT_PER_TURN, Kernel
+from polymq.core.left_out import LeftOut
 from polymq.core.live import Live
 from polymq.core.recovery import recover
 from polymq.core.session import Session
@@ -67,6 +68,7 @@ class Broker:
         self.store = store
         self.authorizer: Authorizer = authorizer or ByPermissions()
         self.statistics = Registry()
+        self.left_out = LeftOut()
         self.kernel = Kernel(
             store,
             clock,
@@ -89,6 +91,7 @@ class Broker:
         self._to_look_at: list[Topic] = []
         self._to_sweep: OrderedDict[WorkGroup, None] = OrderedDict()
         register_statistics(self)
+        self.left_out.register(self.statistics)
 
     def start(self) -> None:
         """Take over what the data folder holds; raises StoreError."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from polymq import limits
 from polymq.core.live_store import is_live_name
 from polymq.wire.live import COLUMNS, HEADER_SIZE, PAYLOAD_AT, PAYLOAD_SIZE, REPLY_AT, REPLY_SIZE, LiveBatch
-from polymq.wire.live_records import unfold
 from polymq.wire.records import read_messages
 
 if TYPE_CHECKING:
@@ -136,28 +135,33 @@ class Outlet:
 
     def _live_batch(self, name: bytes, place: _Place, piece: Slice) -> LiveBatch:
         """Make live messages of records, but for those that came in live."""
-        buffer = bytearray(name) + bytes(piece.end - piece.position)
+        codec = self._codec
+        buffer = bytearray(name) + bytes(codec.room(piece))
         rows = memoryview(array("i", bytes(4 * COLUMNS * piece.count)))
-        count, end, place.origin, rich = unfold(
-            buffer,
-            rows,
-            piece.view,
-            piece.position,
-            piece.batch_left,
-            piece.base_time_ns,
-            piece.count,
-            piece.end,
-            place.origin,
-            self._codec.origin,
-            len(name),
-        )
-        if rich:
-            del buffer[end:]
-            for row, position, base_time_ns in rich:
-                (message,) = read_messages(piece.view, position, 1, base_time_ns, 1, piece.end)
-                found = self._codec.live(name, message)
+        count, end, place.origin, rich = codec.unfold(buffer, rows, piece, place.origin, len(name))
+        if not rich:
+            return LiveBatch(memoryview(buffer), rows, count)
+        del buffer[end:]
+        left_out: set[int] = set()
+        for row, position, base_time_ns in rich:
+            (message,) = read_messages(piece.view, position, 1, base_time_ns, 1, piece.end)
+            found = codec.live(name, message)
+            if found is None:
+                left_out.add(row)
+            else:
                 _fill(rows, row, buffer, found)
+        if left_out:
+            rows, count = _without(rows, count, left_out), count - len(left_out)
         return LiveBatch(memoryview(buffer), rows, count)
+
+
+def _without(rows: memoryview, count: int, left_out: set[int]) -> memoryview:
+    """Copy the rows that are not left out."""
+    kept = array("i")
+    for row in range(count):
+        if row not in left_out:
+            kept.extend(rows[COLUMNS * row : COLUMNS * (row + 1)])
+    return memoryview(kept)
 
 
 def _fill(rows: memoryview, row: int, buffer: bytearray, message: LiveMessage) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from polymq.core.topic import Topic
     from polymq.wire.batch import Message
     from polymq.wire.live import LiveBatch, LiveMessage
-    from polymq.wire.slices import MessageBatch
+    from polymq.wire.slices import MessageBatch, Slice
 
 __all__ = ["Archive", "Archives", "Capture", "LiveCodec", "is_live_name"]
 
@@ -51,8 +51,20 @@ class LiveCodec(Protocol):
     def encode(self, batch: LiveBatch, indexes: memoryview, first: int, count: int) -> memoryview:
         """Write records of the messages `indexes[first : first + count]`, some of which have headers or a reply; raises Refusal."""
 
-    def live(self, name: bytes, message: Message) -> LiveMessage:
-        """Make a live message of a stored one, whoever has published it; its own come back byte by byte."""
+    def live(self, name: bytes, message: Message) -> LiveMessage | None:
+        """Make a live message of a stored one, whoever has published it; its own come back byte by byte. None: it cannot be one."""
+
+    def room(self, slice_: Slice, /) -> int:
+        """Say how much room `unfold` needs at most, behind the name."""
+
+    def unfold(
+        self, target: bytearray, rows: memoryview, slice_: Slice, origin: int, name_size: int, /
+    ) -> tuple[int, int, int, list[tuple[int, int, int]]]:
+        """Make rows of stored messages that others have published, with their payloads behind the name that `target` begins with.
+
+        `origin` is that of the batch in which the slice begins. Gives the number of rows, where the payloads end, the origin of the last
+        batch, and (row, where the record lies, the time of its batch) of those that `live` is to be asked for.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,13 @@ from polymq.core.access import Action, Permission, Principal
 from polymq.core.patterns import EVERYTHING, PatternError, compile_pattern
 from polymq.errors import ConfigError
 from polymq.gateways.login import FirstKeys, Keys, Login
-from polymq.gateways.nsq.auth import AuthServers
 from polymq.protocols.http.client import where
-from polymq.protocols.nsq.auth import server_url
 
 if TYPE_CHECKING:
     from polymq.config_sections import NsqSettings, Settings
     from polymq.core.patterns import Pattern
     from polymq.gateways.login import Logins
+    from polymq.gateways.nsq.auth import AuthServers
 
 __all__ = ["asks_over_tls", "make_logins", "read_keys"]
 
@@ -75,9 +74,15 @@ def _file_keys(name: str, problems: list[str]) -> dict[bytes, Login]:
 
 
 def _servers(section: NsqSettings, problems: list[str]) -> AuthServers | None:
+    if not section.auth_http_addresses:
+        return None
+    # Imported here, for it brings NSQ, which may not be served at all.
+    from polymq.gateways.nsq.auth import AuthServers
+    from polymq.protocols.nsq.auth import server_url
+
     wrong = [address for address in section.auth_http_addresses if where(server_url(address)) is None]
     problems += [f"nsq.auth_http_addresses: {address!r} is neither HOST:PORT nor a URL of http or https" for address in wrong]
-    if wrong or not section.auth_http_addresses:
+    if wrong:
         return None
     return AuthServers(
         section.auth_http_addresses,
@@ -90,6 +95,8 @@ def _servers(section: NsqSettings, problems: list[str]) -> AuthServers | None:
 
 def asks_over_tls(address: str) -> bool:
     """Say whether an authentication server is called by HTTPS from the beginning; others may point there later."""
+    from polymq.protocols.nsq.auth import server_url
+
     place = where(server_url(address))
     return place is not None and place.secure
 

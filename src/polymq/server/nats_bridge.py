@@ -82,7 +82,7 @@ def bridge(broker: Broker, section: config_sections.NatsSettings) -> None:
 
     To be called when whoever tells other servers what is wanted is there already.
     """
-    codec = NatsCodec()
+    codec = NatsCodec(broker.left_out.of("nats"))
     Archives(broker, codec, capture_of(section))
     broker.feeders.append(Outlet(broker, codec))
     if section.log_requests != "off":

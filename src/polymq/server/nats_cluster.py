@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import secrets
-import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +15,7 @@ from polymq.gateways.nats.route_rules import RouteRules
 from polymq.protocols.nats.info import Permissions
 from polymq.server.nats_routes import RouteKeeper
 from polymq.server.nats_tls import accepting_context, dialling_context
+from polymq.server.network import own_addresses
 from polymq.server.ports import ClientTls
 from polymq.wire.tls import TlsLayer
 
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
     from polymq.server.nats_settings import NatsServerSettings, SubjectRules, TlsSettings
     from polymq.server.node import Node
 
-__all__ = ["RouteTls", "make_cluster", "make_route_tls", "own_addresses"]
+__all__ = ["RouteTls", "make_cluster", "make_route_tls"]
 
 _ANY: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, not listened on
 _NAME_RANDOM_BYTES: Final = 16
-# No packet goes there: the system only says from which of its addresses one would.
-_ELSEWHERE: Final = ("192.0.2.1", 9)
 _EVERYTHING: Final = ">"
 
 
@@ -129,16 +126,3 @@ def _client_urls(settings: NatsServerSettings, port: int) -> tuple[str, ...]:
         return (format_address(TcpAddress(told.host, told.port or port)),)
     hosts = (settings.listen.host,) if settings.listen.host not in _ANY else own_addresses()
     return tuple(format_address(TcpAddress(host, port)) for host in hosts)
-
-
-def own_addresses() -> tuple[str, ...]:
-    """List this machine's addresses for others, as far as the system tells; if it has none, the one for itself."""
-    found: dict[str, None] = {}
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(_ELSEWHERE)
-        found[str(probe.getsockname()[0])] = None
-    with contextlib.suppress(OSError):
-        for entry in socket.getaddrinfo(socket.gethostname(), None, family=socket.AF_INET, type=socket.SOCK_STREAM):
-            found[str(entry[4][0])] = None
-    outside = tuple(host for host in found if not host.startswith("127."))
-    return outside or ("127.0.0.1",)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from polymq.core.statistics import Family, Kind, Sample
 from polymq.gateways.nats.figures import Totals
-from polymq.gateways.nats.monitoring import Monitored, Process
 from polymq.gateways.nats.monitoring_format import number
 from polymq.server.statistics import cpu_s, memory_bytes
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from polymq.core.statistics import Registry
     from polymq.gateways.nats.house import House
+    from polymq.gateways.nats.monitoring import Monitored
     from polymq.server.nats_settings import ClusterSettings, NatsServerSettings
     from polymq.server.node import Node
 
@@ -28,6 +28,9 @@ _LABELS: Final = {"protocol": "nats"}
 
 def make_monitored(node: Node, house: House, settings: NatsServerSettings, *, port: int) -> Monitored:
     """Say what the pages are about; `port` is the one that was opened for them."""
+    # Only who has these pages needs all that they are made with.
+    from polymq.gateways.nats.monitoring import Monitored, Process
+
     assert settings.http is not None
 
     def cpu_percent() -> float:

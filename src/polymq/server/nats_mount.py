@@ -11,18 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from polymq.config_values import TcpAddress, UnixAddress
+from polymq.core.access import Action
 from polymq.errors import ConfigError
+from polymq.gateways.nats.client import NatsClient
 from polymq.gateways.nats.house import House
 from polymq.gateways.nats.imports import Imports
 from polymq.protocols.nats.identity import SERVER_ID_SEED_SIZE_BYTES, make_server_id
 from polymq.protocols.nats.info import ServerInfo
 from polymq.protocols.nats.settings import NatsSettings
+from polymq.server.mount import Mount, listen, port_of
+from polymq.server.nats_bridge import bridge
 from polymq.server.nats_files import load
 from polymq.server.nats_imports import import_rules
 from polymq.server.nats_keys import parse_route
 from polymq.server.nats_logins import make_nats_logins
+from polymq.server.nats_monitoring import register_nats
 from polymq.server.nats_settings import ClusterSettings, NatsServerSettings, RouteUrl
 from polymq.server.nats_tls import make_client_tls
+from polymq.server.shell import ROOM_KEPT, ROOM_TO_REFUSE
 
 if TYPE_CHECKING:
     from polymq.config_sections import NatsSettings as NatsSection
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from polymq.config_values import Address
     from polymq.server.node import Node
 
-__all__ = ["NatsRole", "make_house", "nats_role", "nats_settings", "tell_connections_max"]
+__all__ = ["NatsRole", "make_house", "mount_nats", "nats_role", "nats_settings", "tell_connections_max"]
 
 _PROTOCOL_OF_CLIENTS: Final = 1
 _ANY_NUMBER: Final = 1 << 31
@@ -134,6 +140,46 @@ def nats_settings(settings: NatsServerSettings) -> NatsSettings:
         lame_duck_duration_ns=settings.lame_duck_duration_ns,
         lame_duck_grace_period_ns=settings.lame_duck_grace_period_ns,
     )
+
+
+def mount_nats(node: Node, role: NatsRole, backlog: int, mounts: list[Mount]) -> None:
+    """Open what NATS's settings ask for. Raises ConfigError."""
+    cluster = role.settings.cluster
+    if role.client is None:
+        if cluster is not None and cluster.listen is not None:
+            raise ConfigError(["nats.cluster: a member of a cluster has clients: say where they come in, nats.client"])
+        return
+    listener = listen("nats.client", role.client, backlog)
+    house = make_house(node, role.settings, port=port_of(listener))
+    register_nats(node.broker.statistics, house)
+    mounts.append(Mount("NATS", listener, lambda peer: NatsClient(house, peer), house=house, room=ROOM_TO_REFUSE))
+    if cluster is not None and cluster.listen is not None:
+        mounts.append(_mount_routes(node, role.settings, cluster.listen, backlog, house))
+    if role.settings.http is not None:
+        mounts.append(_mount_monitoring(node, role.settings, role.settings.http, backlog, house))
+    # Whoever tells other servers what is wanted here is there by now.
+    bridge(node.broker, node.settings.nats)
+
+
+def _mount_routes(node: Node, settings: NatsServerSettings, address: Address, backlog: int, house: House) -> Mount:
+    from polymq.gateways.nats.route import RouteGateway
+    from polymq.server.nats_cluster import make_cluster, make_route_tls
+
+    routes = listen("nats.cluster", address, backlog)
+    route_tls = make_route_tls(settings)
+    member = make_cluster(node, house, settings, port=port_of(routes), tls=route_tls)
+    return Mount("NATS routes", routes, lambda peer: RouteGateway(member, peer), route_tls=route_tls, room=ROOM_KEPT)
+
+
+def _mount_monitoring(node: Node, settings: NatsServerSettings, address: Address, backlog: int, house: House) -> Mount:
+    from polymq.gateways.nats.monitoring import monitoring_router, refuse
+    from polymq.server.http_mount import guard, mount_http
+    from polymq.server.nats_monitoring import make_monitored
+
+    pages = listen("nats.http", address, backlog)
+    monitored = make_monitored(node, house, settings, port=port_of(pages))
+    guarded = guard(node, monitoring_router(), lambda context, _: context, refuse, "/healthz", lambda _: Action.READ)
+    return mount_http(node, "NATS monitoring", pages, guarded, monitored, room=ROOM_KEPT)
 
 
 def make_house(node: Node, settings: NatsServerSettings, *, port: int) -> House:

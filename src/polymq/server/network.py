@@ -14,10 +14,12 @@ from polymq.gateways.contract import Peer
 if TYPE_CHECKING:
     from polymq.config_values import Address
 
-__all__ = ["SocketListener", "SocketStream"]
+__all__ = ["SocketListener", "SocketStream", "own_addresses"]
 
 # What IPv4's addresses begin with where they are written as IPv6's.
 _MAPPED: Final = "::ffff:"
+# No packet goes there: the system only says from which of its addresses one would.
+_ELSEWHERE: Final = ("192.0.2.1", 9)
 
 
 class SocketStream:
@@ -126,3 +128,16 @@ def _is_stale(path: str) -> bool:
         except ConnectionRefusedError:
             return True
     return False
+
+
+def own_addresses() -> tuple[str, ...]:
+    """List this machine's addresses for others, as far as the system tells; if it has none, the one for itself."""
+    found: dict[str, None] = {}
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(_ELSEWHERE)
+        found[str(probe.getsockname()[0])] = None
+    with contextlib.suppress(OSError):
+        for entry in socket.getaddrinfo(socket.gethostname(), None, family=socket.AF_INET, type=socket.SOCK_STREAM):
+            found[str(entry[4][0])] = None
+    outside = tuple(host for host in found if not host.startswith("127."))
+    return outside or ("127.0.0.1",)

@@ -22,7 +22,6 @@ from polymq.server.access import asks_over_tls, make_logins
 from polymq.server.crew import Crew
 from polymq.server.dialer import SocketDialer
 from polymq.server.memory import memory_bytes
-from polymq.server.nats_mount import nats_role
 from polymq.server.outside import HttpOutside
 from polymq.server.passwords import PasswordOutside
 from polymq.server.pump import Pump
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.config_sections import NsqSettings, Settings
+    from polymq.server.nats_mount import NatsRole
     from polymq.server.nats_settings import NatsServerSettings
 
 __all__ = ["DESCRIPTORS_KEPT", "Node", "SystemClock", "connections_max", "connections_spare", "core_settings", "store_settings"]
@@ -120,7 +120,7 @@ class Node:
     def __init__(self, settings: Settings, *, nats: NatsServerSettings | None = None) -> None:
         self.settings = settings
         self.logins = make_logins(settings)
-        self.nats = nats_role(settings, nats)
+        self.nats = _nats_role(settings, nats)
         if self.nats is not None and nats is None:  # else whoever has read the file has told of it
             for note in self.nats.settings.notes:
                 log.warning("%s", note)
@@ -191,6 +191,17 @@ class Node:
         self.poller.close()
         self.wake_up.close()
         return [] if well else self.store.health() or ["not everything could be synced"]
+
+
+def _nats_role(settings: Settings, given: NatsServerSettings | None) -> NatsRole | None:
+    """Say what this node is to those who speak NATS, if it has anything to do with them. Raises ConfigError."""
+    section = settings.nats
+    if not (given or section.config or section.client or section.http or section.cluster):
+        return None
+    # Imported here, for it brings all of NATS.
+    from polymq.server.nats_mount import nats_role
+
+    return nats_role(settings, given)
 
 
 def _client_tls(section: NsqSettings) -> Callable[[], ssl.SSLContext]:

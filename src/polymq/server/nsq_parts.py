@@ -1,7 +1,8 @@
-"""What the NSQ section asks for beside listeners: options to be shown, and statistics to be sent to statsd."""
+"""What the NSQ section asks for beside listeners: how others find this node, options to be shown, and statistics to be sent to statsd."""
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Final
 
 from polymq.config_values import format_address
@@ -9,15 +10,20 @@ from polymq.core.access import ANONYMOUS
 from polymq.gateways.nsq.stats_memory import memory_of_this_process
 from polymq.gateways.nsq.statsd import StatsdReport, statsd_prefix
 from polymq.protocols.http.client import without_user
+from polymq.protocols.nsqlookup.identify import Identity
+from polymq.server.mount import port_of
 from polymq.server.statsd import StatsdSender
 from polymq.server.tls import http_requires_tls, tcp_requires_tls
 
 if TYPE_CHECKING:
     from polymq import config_sections
+    from polymq.server.mount import Mount
     from polymq.server.node import Node
+    from polymq.server.tasks import Tasks
 
-__all__ = ["nsqd_options", "statsd_sender"]
+__all__ = ["NSQ_HTTP", "broadcast_address", "identity_of", "nsqd_options", "start_statsd", "statsd_sender"]
 
+NSQ_HTTP: Final = "NSQ's HTTP"
 # nsqd's default: messages between two syncs. Here they go by time, unless each publish is one.
 _SYNC_EVERY: Final = 2500
 # The numbers by which TLS calls its versions in handshakes.
@@ -70,3 +76,22 @@ def statsd_sender(node: Node, *, broadcast_address: str, http_port: int) -> Stat
         interval_ns=section.statsd_interval_ns,
         packet_size_bytes=section.statsd_udp_packet_size_bytes,
     )
+
+
+def start_statsd(node: Node, mounts: list[Mount], tasks: Tasks) -> None:
+    """Send statistics to statsd, if the settings say where it is."""
+    http = next((mount.listener for mount in mounts if mount.what == NSQ_HTTP), None)
+    http_port = node.settings.nsq.broadcast_http_port or port_of(http)
+    sender = statsd_sender(node, broadcast_address=broadcast_address(node), http_port=http_port)
+    if sender is not None:
+        tasks.start("statsd", sender.run())
+
+
+def broadcast_address(node: Node) -> str:
+    """Give the host that others are told."""
+    return node.settings.server.advertise or socket.gethostname()
+
+
+def identity_of(node: Node, tcp_port: int, http_port: int) -> Identity:
+    """Say where others find this node, or its lookup role."""
+    return Identity(broadcast_address(node), socket.gethostname(), http_port=http_port, tcp_port=tcp_port)

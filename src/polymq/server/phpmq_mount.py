@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import secrets
 import ssl
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +17,7 @@ from polymq.gateways.phpmq.console import ConsoleGateway
 from polymq.gateways.phpmq.house import House
 from polymq.gateways.phpmq.tcp import PhpmqGateway
 from polymq.protocols.phpmq.settings import PhpmqSettings
-from polymq.server.network import SocketListener
+from polymq.server.mount import Mount, listen
 from polymq.server.shell import ROOM_KEPT
 from polymq.server.statistics import memory_bytes
 from polymq.server.tls import no_password, tls_reason
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from polymq.gateways.contract import Gateway, GatewayFactory, Peer
     from polymq.server.node import Node
 
-__all__ = ["SALT_NAME", "Opened", "folder_salt", "open_phpmq", "phpmq_settings"]
+__all__ = ["SALT_NAME", "folder_salt", "mount_phpmq", "phpmq_settings"]
 
 _NS_PER_S: Final = 1_000_000_000
 # In the data folder: what goes into the check of message ids, 16 hex digits.
@@ -41,16 +40,6 @@ SALT_NAME: Final = "phpmq-ids"
 _SALT_BITS: Final = 64
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Something that listens; `room` as `Mount` has it."""
-
-    what: str
-    listener: SocketListener
-    factory: GatewayFactory
-    room: int = 0
 
 
 def phpmq_settings(section: Section, *, salt: int) -> PhpmqSettings:
@@ -88,11 +77,9 @@ def folder_salt(folder: Path) -> int:
     return salt
 
 
-def open_phpmq(node: Node, backlog: int) -> list[Opened]:
-    """Open what PHPMQ's settings ask for: all of it or nothing. Raises ConfigError."""
+def mount_phpmq(node: Node, backlog: int, mounts: list[Mount]) -> None:
+    """Open what PHPMQ's settings ask for. Raises ConfigError."""
     section = node.settings.phpmq
-    if not any((section.tcp, section.tls, section.unix, section.maintenance)):
-        return []
     if not section.group:
         raise ConfigError(["phpmq.group: a queue is a group of its topic: give it a name"])
     if section.unix is not None and not isinstance(section.unix, UnixAddress):
@@ -118,17 +105,10 @@ def open_phpmq(node: Node, backlog: int) -> list[Opened]:
         ("phpmq.unix", "PHPMQ (unix)", section.unix, partial(client, None), 0),
         ("phpmq.maintenance", "PHPMQ maintenance", section.maintenance, console, ROOM_KEPT),
     )
-    opened: list[Opened] = []
-    try:
-        for name, what, address, factory, room in wanted:
-            if address is not None:
-                opened.append(Opened(what, _listen(name, address, backlog), factory, room))
-    except ConfigError:
-        for each in opened:
-            each.listener.close()
-        raise
+    for name, what, address, factory, room in wanted:
+        if address is not None:
+            mounts.append(Mount(what, listen(name, address, backlog), factory, room=room))
     register_phpmq(node.broker.statistics, house)
-    return opened
 
 
 def register_phpmq(registry: Registry, house: House) -> None:
@@ -164,10 +144,3 @@ def _make_tls(section: Section) -> Callable[[], TlsLayer] | None:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ConfigError([f"phpmq.tls_cert, phpmq.tls_key: {tls_reason(error)}"]) from error
     return partial(TlsLayer, context)
-
-
-def _listen(name: str, address: Address, backlog: int) -> SocketListener:
-    try:
-        return SocketListener(address, backlog=backlog)
-    except OSError as error:
-        raise ConfigError([f"{name}: cannot listen on {format_address(address)}: {error.strerror or error}"]) from error

@@ -22,7 +22,8 @@ from polymq.gateways.rocketmq.registering import NodeIdentity
 from polymq.protocols.rocketmq.names import AUTO_CREATE_TOPIC, is_valid_topic
 from polymq.protocols.rocketmq.registration import TopicConfig
 from polymq.protocols.rocketmq.settings import RocketmqSettings
-from polymq.server.nats_cluster import own_addresses
+from polymq.server.mount import Mount, listen
+from polymq.server.network import own_addresses
 from polymq.server.rocketmq_acl import make_gate
 from polymq.server.rocketmq_names import NameServers, parse_name_servers
 from polymq.server.tls import no_password, tls_reason
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from polymq import config_sections
     from polymq.config_values import Address
     from polymq.gateways.contract import Gateway, Peer
+    from polymq.server.network import SocketListener
     from polymq.server.node import Node
 
-__all__ = ["ROLES", "RocketmqParts", "make_parts", "make_tls", "wanted_addresses"]
+__all__ = ["ROLES", "RocketmqParts", "make_parts", "make_tls", "mount_rocketmq", "wanted_addresses"]
 
 # The settings that say where to listen, and what is there. All answer to everything.
 ROLES: Final = {"broker": "RocketMQ", "vip": "RocketMQ VIP channel", "namesrv": "RocketMQ name server"}
@@ -61,6 +63,22 @@ def wanted_addresses(section: config_sections.RocketmqSettings) -> dict[str, Add
     """Say where to listen, by role; nothing: there is no RocketMQ here."""
     wanted = {role: getattr(section, role) for role in ROLES}
     return {role: address for role, address in wanted.items() if address is not None}
+
+
+def mount_rocketmq(node: Node, backlog: int, mounts: list[Mount]) -> None:
+    """Open what RocketMQ's section asks for: the same house behind every port."""
+    listeners: dict[str, SocketListener] = {}
+    try:
+        for role, address in wanted_addresses(node.settings.rocketmq).items():
+            listeners[role] = listen(f"rocketmq.{role}", address, backlog, tells_local=True)
+        if not listeners:
+            return
+        parts = make_parts(node, {role: listener.bound for role, listener in listeners.items()})
+    except ConfigError:
+        for listener in listeners.values():
+            listener.close()
+        raise
+    mounts += [Mount(ROLES[role], listener, parts.factory) for role, listener in listeners.items()]
 
 
 def make_parts(node: Node, bound: Mapping[str, Address]) -> RocketmqParts:

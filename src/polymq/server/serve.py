@@ -18,9 +18,7 @@ import uvloop
 
 from polymq.errors import ConfigError
 from polymq.server.lame_duck import LameDuck
-from polymq.server.mounts import mount_all, start_statsd
-from polymq.server.nats_mount import nats_role
-from polymq.server.nats_reload import NatsReload
+from polymq.server.mounts import mount_all
 from polymq.server.node import DESCRIPTORS_KEPT, Node, connections_max, connections_spare
 from polymq.server.settings import ShellSettings
 from polymq.server.shell import Shell
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.config_sections import Settings
-    from polymq.server.mounts import Mount
+    from polymq.server.mount import Mount
     from polymq.server.nats_settings import NatsServerSettings
 
     Reread = Callable[[], NatsServerSettings]
@@ -147,7 +145,10 @@ async def _serve(node: Node, settings: ShellSettings, reread: Reread | None) -> 
     log.info("serving, data in %s", node.settings.server.data)
     tasks = Tasks()
     try:
-        start_statsd(node, mounts, tasks)
+        if node.settings.nsq.statsd_address is not None:
+            from polymq.server.nsq_parts import start_statsd
+
+            start_statsd(node, mounts, tasks)
         await shell.run()
     finally:
         await tasks.stop()
@@ -164,6 +165,9 @@ def _lame_duck(node: Node, shell: Shell, mounts: list[Mount]) -> Callable[[], No
 
 def _reload(node: Node, mounts: list[Mount], reread: Reread | None) -> Callable[[], None]:
     """Say what to do when the configuration of NATS is to be read again."""
+    from polymq.server.nats_mount import nats_role
+    from polymq.server.nats_reload import NatsReload
+
     assert node.nats is not None
     house = next((mount.house for mount in mounts if mount.house is not None), None)
     if house is None:

@@ -42,7 +42,7 @@ def register_process(registry: Registry, *, started_at_ns: int) -> None:
     register("process_virtual_memory_bytes", Kind.GAUGE, "Memory that is mapped, files included.", lambda: memory_bytes()[0])
     register("process_open_fds", Kind.GAUGE, "Descriptors that are open.", descriptors)
     register("process_max_fds", Kind.GAUGE, "Descriptors that may be open.", lambda: float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
-    labels = {"version": __version__, "build": _build.report().mode or "interpreted"}
+    labels = {"version": __version__, "build": _build.mode()}
     registry.register(Family("polymq_build_info", Kind.GAUGE, "Always 1; the labels say what runs.", lambda: [Sample(labels, 1)]))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polymq.testing.options import Options, TopicPlan
     from polymq.testing.trace import Trace
 
-__all__ = ["NEVER_NS", "Client", "ClientStream", "Consumer", "LastPublisher", "NsqClient", "Publisher", "Surroundings"]
+__all__ = ["NEVER_NS", "Client", "ClientStream", "Consumer", "LastPublisher", "NsqClient", "Publisher", "Surroundings", "make_body"]
 
 NEVER_NS: Final = 1 << 62
 _MS: Final = 1_000_000
@@ -227,7 +227,7 @@ class NsqClient(Client):
         """Send an MPUB of `count`, or one message if that is 0, later if there is a delay."""
         world, options, random = self.world, self.world.options, self.world.random
         serial = world.next_serial(count or 1)
-        bodies = [_body(number, random.randrange(*options.body_size_bytes)) for number in range(serial, serial + (count or 1))]
+        bodies = [make_body(number, random.randrange(*options.body_size_bytes)) for number in range(serial, serial + (count or 1))]
         numbered = list(enumerate(bodies, serial))
         world.ledger.publishes(self.connection, topic.name, numbered, delay_ns=delay_ms * _MS, sync=topic.sync)
         world.trace("%s publishes %d+%d to %s, delay %d ms", self.connection.name, serial, count, topic.name, delay_ms)
@@ -395,7 +395,7 @@ class Consumer(NsqClient):
             self._settle(self.world.random.choice((Verb.FINISH, Verb.REQUEUE, Verb.TOUCH)), share.serial, share.id)
 
 
-def _body(serial: int, size: int) -> bytes:
+def make_body(serial: int, size: int) -> bytes:
     """Make bytes that say which message they are, at every place."""
     digits = b"%08d" % serial
     return digits + (digits * (size // 8 + 1))[:size]

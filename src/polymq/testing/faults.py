@@ -105,7 +105,7 @@ class Faults:
             place = None
         world.trace("%s of %s fails (%s)", kind, path, place)
         if place is not None:
-            alone = not place.schedule and any(plan.name == place.topic and plan.partitions == 1 for plan in world.options.topics)
+            alone = not place.schedule and any(plan.name == place.topic and plan.partitions == 1 for plan in world.options.all_topics)
             world.ledger.failed(place, "write" if kind == "write" else "sync", alone=alone)
             if kind != "write":
                 self._unsynced.append((world.clock.monotonic_ns(), place))

@@ -62,6 +62,11 @@ class Ledger:
         return self.book.publications
 
     @property
+    def open_publications(self) -> Sequence[Publication]:
+        """The messages that may be owed to somebody: those since `retire`."""
+        return self._open
+
+    @property
     def life(self) -> int:
         """How many processes have ended."""
         return self.book.life
@@ -82,13 +87,20 @@ class Ledger:
         self, connection: Connection, topic: str, bodies: Sequence[tuple[int, bytes]], *, delay_ns: int = 0, sync: bool = False
     ) -> None:
         """A client sends PUB, MPUB or DPUB with these (serial, body) pairs."""
+        publications = self.announces(connection.name, topic, bodies, delay_ns=delay_ns, sync=sync)
+        self._send(connection, Command(Verb.PUBLISH, publications=publications))
+
+    def announces(
+        self, connection: str, topic: str, bodies: Sequence[tuple[int, bytes]], *, delay_ns: int = 0, sync: bool = False
+    ) -> list[Publication]:
+        """A client of any protocol sends (serial, body) pairs; it says itself when they are `acknowledged`."""
         now_ns, wall_ns = self.clock.monotonic_ns(), self.clock.wall_ns()
         publications = [
             Publication(
                 serial=serial,
                 topic=topic,
                 body=body,
-                connection=connection.name,
+                connection=connection,
                 order=len(self.publications) + index,
                 first=bodies[0][0],
                 count=len(bodies),
@@ -102,7 +114,7 @@ class Ledger:
         ]
         self.publications.update((publication.serial, publication) for publication in publications)
         self._open += publications
-        self._send(connection, Command(Verb.PUBLISH, publications=publications))
+        return publications
 
     def subscribes(self, connection: Connection, topic: str, channel: str) -> None:
         """A client sends SUB."""
@@ -179,7 +191,7 @@ class Ledger:
         now_ns = self.clock.monotonic_ns()
         if command.verb is Verb.PUBLISH:
             for publication in command.publications:
-                self._acknowledged(publication)
+                self.acknowledged(publication)
         elif command.verb is Verb.SUBSCRIBE:
             channel = connection.channel
             assert channel is not None
@@ -190,7 +202,8 @@ class Ledger:
         elif command.verb is Verb.LEAVE:
             connection.left_ns = now_ns
 
-    def _acknowledged(self, publication: Publication) -> None:
+    def acknowledged(self, publication: Publication) -> None:
+        """The broker has said that it has a message."""
         now_ns = self.clock.monotonic_ns()
         self._check_open(JOURNAL, publication.sent_ns, f"message {publication.serial}")
         if not publication.due_wall_ns:
@@ -205,6 +218,10 @@ class Ledger:
             if publication.promised_ns is None:
                 publication.promised_ns = now_ns
             self._is_there(publication.topic)
+
+    def check_journal(self, sent_ns: int, what: str) -> None:
+        """Something was confirmed that is in the journal. Raises PromiseBrokenError if that takes nothing any more."""
+        self._check_open(JOURNAL, sent_ns, what)
 
     def _is_there(self, name: str) -> None:
         topic = self.book.topic(name)
@@ -306,14 +323,15 @@ class Ledger:
         if kind == "sync" and (alone or place == JOURNAL):
             self._closed_ns.setdefault(place, self.clock.monotonic_ns())
 
-    def power_lost(self) -> None:
-        """The power failed, after `stopped`: promises that were not synced are forgiven, and no others."""
+    def power_lost(self) -> Loss:
+        """The power failed, after `stopped`: promises that were not synced are forgiven, and no others. Gives what may be lost."""
         loss = self.durability.power_lost()
         for publication in self.publications.values():
             self._forgive_publication(publication, loss)
         self.management.power_lost(loss)
         for channel in self.channels.values():
             self._forgive_channel(channel, loss)
+        return loss
 
     def _forgive_channel(self, channel: Channel, loss: Loss) -> None:
         if channel.confirmed_ns is not None and not loss.journal_keeps(channel.confirmed_ns):

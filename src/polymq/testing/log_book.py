@@ -39,6 +39,8 @@ class LogBook:
     book: Book
     management: Management
     retention_ns: int | None = None
+    # Topics that are judged by other means (`copies.py`).
+    elsewhere: set[str] = field(default_factory=set)
     # What readers were shown: (partition number, offset) -> (epoch, serial).
     _read: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
@@ -56,11 +58,12 @@ class LogBook:
                 raise PromiseBrokenError(f"partition {number}, offset {batch.base_offset}: epoch {batch.epoch} after {before}, of {epoch}")
             at, before = batch.base_offset + len(batch.bodies), batch.epoch
             for offset, body in enumerate(batch.bodies, batch.base_offset):
-                found.append((self._read_record(topic, number, offset, batch.epoch, body, asked_ns), number << OFFSET_BITS | offset))
+                found.append((self.read_record(topic, number, offset, batch.epoch, body, asked_ns), number << OFFSET_BITS | offset))
             self._check_batch(number, batch)
         return found
 
-    def _read_record(self, topic: str, number: int, offset: int, epoch: int, body: bytes, asked_ns: int) -> Publication:
+    def read_record(self, topic: str, number: int, offset: int, epoch: int, body: bytes, asked_ns: int) -> Publication:
+        """A reader was sent one record; gives the message."""
         publication = self._identify(number, offset, body)
         if publication.topic != topic:
             raise PromiseBrokenError(f"partition {number}: message {publication.serial} belongs to topic {publication.topic}")
@@ -128,6 +131,8 @@ class LogBook:
                     raise PromiseBrokenError(f"partition {number}: offset {offset} is where {records[0][0] + index} should be")
                 self._check_record(number, offset, body, found, orders)
         for publication in self.book.publications.values():
+            if publication.topic in self.elsewhere:
+                continue
             is_promised = publication.promised_ns is not None and publication.promised_ns < asked_ns
             if is_promised and publication.serial not in found and not self._may_be_dropped(publication, starts):
                 raise PromiseBrokenError(

@@ -114,6 +114,35 @@ class Options:
     orders: tuple[OrderKind, ...] = ()
     log_readers: int = 0
     retention_ns: int | None = None
+    # Topics that RocketMQ's groups read, and queues of PHPMQ; none in runs of NSQ alone.
+    sends: tuple[TopicPlan, ...] = ()
+    queues: tuple[TopicPlan, ...] = ()
+
+    @property
+    def all_topics(self) -> tuple[TopicPlan, ...]:
+        """Every topic that is there from the beginning."""
+        return (*self.topics, *self.sends, *self.queues)
+
+    @classmethod
+    def draw_with_others(cls, random: Random) -> Options:
+        """Draw a run in which there are other protocols as well, and nobody who deletes or empties topics."""
+
+        def plan(name: str, *partitions: int) -> TopicPlan:
+            return TopicPlan(name, partitions=random.choice(partitions), sync=random.random() < 0.4, channels=0)
+
+        options = cls.draw(random)
+        sends = (plan("orders", 1, 4),) if random.random() < 0.7 else ()
+        queues = (plan("tasks", 1),) if not sends or random.random() < 0.5 else ()
+        return replace(
+            options,
+            topics=tuple(each for each in options.topics if not each.name.endswith("#ephemeral"))[:1],
+            sends=sends,
+            queues=queues,
+            messages_per_life=min(options.messages_per_life, 100),
+            consumers_per_channel=1,
+            manage_percent=0,
+            retention_ns=None,
+        )
 
     @classmethod
     def draw(cls, random: Random) -> Options:

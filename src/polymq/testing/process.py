@@ -26,6 +26,7 @@ from polymq.server.pump import Pump
 from polymq.store.store import Store
 from polymq.testing.durability import Place
 from polymq.testing.network import FakeStream
+from polymq.testing.other_ports import OtherPorts
 from polymq.testing.promises import is_ephemeral
 from polymq.testing.worker import FakeWorker
 from polymq.wire.batch import HEADER_SIZE_BYTES, parse_header, read_messages
@@ -90,7 +91,7 @@ class BrokerProcess:
             settings=options.store,
         )
         # A broker that is set to sync makes every topic so; then all else that is answered waits for a sync, too.
-        settings = CoreSettings(sync=all(topic.sync for topic in options.topics))
+        settings = CoreSettings(sync=all(topic.sync for topic in options.all_topics))
         if options.retention_ns is not None:
             settings = replace(settings, retention_age_ns=options.retention_ns)
         self.broker = Broker(self.store, clock, random, settings=settings)
@@ -99,7 +100,8 @@ class BrokerProcess:
         self._operator = self.broker.session(ANONYMOUS)
         self._nsq = NsqSettings()
         self._routers = Routers(self.broker, clock, self._nsq)
-        for topic in options.topics:
+        self.others = OtherPorts(self.broker, clock, random) if options.sends or options.queues else None
+        for topic in options.all_topics:
             if not is_ephemeral(topic.name):
                 self._create(topic)
 
@@ -123,7 +125,7 @@ class BrokerProcess:
     # What the operating system does.
 
     def connect(self, stream: FakeStream, port: str = "tcp") -> None:
-        """Let a client in at NSQ's TCP port ("tcp"), its HTTP port ("nsq") or the log's ("log"); it is accepted in the next turn."""
+        """Let a client in at NSQ's TCP port ("tcp"), its HTTP port ("nsq"), the log's ("log") or another protocol's; it is accepted in the next turn."""
         self._waiting.append((stream, port))
         self._streams.append(stream)
 
@@ -149,8 +151,11 @@ class BrokerProcess:
             gateway: Gateway
             if port == "tcp":
                 gateway = NsqGateway(self.broker.session(ANONYMOUS), _PEER, self._nsq, self._clock.monotonic_ns)
-            else:
+            elif port in ("nsq", "log"):
                 gateway = self._routers.gateway(port)
+            else:
+                assert self.others is not None
+                gateway = self.others.gateway(port, _PEER)
             self.pump.open(stream, gateway, _PEER)
         ready = [
             (connection, stream, readable, writable)

@@ -7,6 +7,7 @@ that was settled may come back. Time jumps from event to event.
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -20,16 +21,19 @@ from polymq.testing.ledger import Ledger
 from polymq.testing.network import FakeNetwork, NetworkConditions
 from polymq.testing.operators import LogReader, Operator, channel_names
 from polymq.testing.options import Ending, LifePlan, Options
+from polymq.testing.others import OTHERS_FROM, Others
 from polymq.testing.process import BrokerProcess
 from polymq.testing.promises import Connection, PromiseBrokenError
 from polymq.testing.tap import Tap
 from polymq.testing.trace import Trace
+from polymq.testing.witness import Witness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from polymq.testing.durability import Place
     from polymq.testing.network import FakeStream
+    from polymq.testing.options import TopicPlan
 
 __all__ = ["World"]
 
@@ -45,7 +49,7 @@ class World:
 
     def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None, options: Options | None = None) -> None:
         self.random = Random(seed)
-        self.options = options or Options.draw(self.random)
+        self.options = options or (Options.draw if seed < OTHERS_FROM else Options.draw_with_others)(self.random)
         self.clock = FakeClock()
         self.trace = Trace(self.clock, echo)
         self.ledger = Ledger(
@@ -54,6 +58,9 @@ class World:
             wall_slack_ns=2 * self.options.wall_step_ns_max,
             retention_ns=self.options.retention_ns,
         )
+        self.witness = Witness(self.ledger)
+        self.sent: Counter[str] = Counter()
+        self.others = Others(self, self.options)
         self.network = FakeNetwork(self.clock, self.random, self.options.network)
         self.files = FakeFiles(self.random, sector_size_bytes=self.options.sector_size_bytes)
         self.clients: list[Client] = []
@@ -92,13 +99,18 @@ class World:
         self.process.connect(server)
         return client
 
-    def dial(self, port: str) -> FakeStream | None:
-        """Reach one of the broker's HTTP ports, if it is up."""
+    def dial(self, port: str, on_end: Callable[[], None] | None = None) -> FakeStream | None:
+        """Reach one of the broker's other ports, if it is up; `on_end`: when it hangs up."""
         if self.process is None:
             return None
         client, server = self.network.pair()
+        server.on_close = on_end
         self.process.connect(server, port)
         return client
+
+    def topics_of(self, protocol: str) -> list[TopicPlan]:
+        """Say what a protocol's clients publish to."""
+        return self.others.topics_of(protocol)
 
     def place(self, number: int) -> Place | None:
         """Say what a partition's folder belongs to, as the broker that runs, or the last one that knew, has it."""
@@ -127,6 +139,7 @@ class World:
         self.clients += [
             LogReader(self, f"reader{number}", self.random.choice(options.topics).name) for number in range(options.log_readers)
         ]
+        self.clients += self.others.workers()
         for plan in options.lives:
             self._live(plan)
         self._drain()
@@ -154,6 +167,7 @@ class World:
     def _end(self, plan: LifePlan) -> None:
         """The process is gone, in whatever way; time passes without one."""
         self.trace("the broker ends: %s", plan.ending.value)
+        self.witness.stopped()
         self.ledger.stopped(clean=plan.ending is Ending.STOP)
         power_loss = plan.ending.power_loss
         if self.process is not None:
@@ -164,7 +178,7 @@ class World:
         self.faults.clear()
         if power_loss:
             self._boot += 1
-            self.ledger.power_lost()
+            self.witness.power_lost(self.ledger.power_lost())
         self._run_until(self.clock.monotonic_ns() + plan.downtime_ns)
 
     @property
@@ -186,6 +200,7 @@ class World:
             except StoreError as error:
                 self.trace("the broker does not start: %s", error)
                 self.faults.excuse_start(error)
+                self.witness.stopped()
                 self.ledger.stopped()
                 self.files = self.files.crash()
                 self.faults.clear()
@@ -215,6 +230,11 @@ class World:
                 process.turn()
         return True
 
+    def _turn(self) -> None:
+        """Let the broker get on by itself."""
+        self.process_running.turn()
+        self.clock.advance_to(self.process_running.wakes_at_ns)
+
     # The end.
 
     def _drain(self) -> None:
@@ -226,7 +246,7 @@ class World:
         operator = Operator(self, "drain.operator", resumes_all=True)
         self.clients = [operator]
         self._wait(lambda: operator.is_busy or operator.stream is None or bool(operator.agenda), "the operator waits")
-        self.clients += self._eager("drain")
+        self.clients += [*self._eager("drain"), *self.others.eager("drain")]
         self._wait(self._lacks_consumers, "a consumer waits")
         self.ledger.deliveries.prompt_since_ns = self.clock.monotonic_ns()
         self._wait(self._drains, "lost, or stuck")
@@ -268,12 +288,13 @@ class World:
 
     def _drains(self) -> bool:
         """Whether there is anything left to wait for."""
-        return self._lacks_consumers() or self.ledger.falls_due_later(_RELEASE_NS) or bool(self.ledger.owed())
+        waits = self._lacks_consumers() or self.ledger.falls_due_later(_RELEASE_NS) or bool(self.ledger.owed())
+        return waits or bool(self.others.owed())
 
     def _describe_owed(self) -> str:
         owed = [f"message {publication.serial} for {channel}" for channel, publication in self.ledger.owed()]
         waiting = [client.connection.name for client in self.clients if client.connection.commands]
-        return f"{len(owed)} messages ({', '.join(owed[:5])}), unanswered on {waiting}"
+        return f"{len(owed)} messages ({', '.join(owed[:5])}), unanswered on {waiting}; {self.others.describe_owed()}"
 
     def _judge(self) -> None:
         """Start once more: what is settled stays settled, and the log holds what it must."""
@@ -283,14 +304,16 @@ class World:
             self.process_running.stop()
         self._end(LifePlan(0, ending))
         self._start()
-        self.clients = self._eager("ghosts")
+        self.clients = [*self._eager("ghosts"), *self.others.eager("ghosts")]
         self._run_until(self.clock.monotonic_ns() + _GHOSTS_NS + 3 * self.options.disk_delay_ns_max)
         health = self.process_running.store.health()
         if health:
             raise PromiseBrokenError(f"the store is not well after a clean life: {health}")
-        readers = [LogReader(self, f"inspector.{topic.name}", topic.name, thorough=True) for topic in self.options.topics]
+        plain = (*self.options.topics, *self.options.sends)
+        readers = [LogReader(self, f"inspector.{topic.name}", topic.name, thorough=True) for topic in plain]
         self.clients += readers
         asked_ns = self.clock.monotonic_ns()
         self._wait(lambda: not all(reader.is_done for reader in readers), "the log cannot be read to its end")
         self.ledger.check_log([each for reader in readers for each in reader.records.items()], asked_ns=asked_ns)
+        self.others.check(self.process_running.broker, self._turn)
         self.trace("nothing came back, the log is whole")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib.metadata import EntryPoint
 
@@ -76,14 +75,3 @@ def test_an_unknown_command_is_a_usage_error(entry_points: list[EntryPoint]) -> 
     assert done.exit_code == 2
     assert "did you mean 'serve'?" in done.output
     assert "polymq --help lists them" in CliRunner().invoke(app, ["quit"]).output
-
-
-def imported_by(*arguments: str) -> set[str]:
-    program = f"import sys; sys.argv = ['polymq', *{arguments!r}]\nfrom polymq.cli.main import main\ntry: main()\nexcept SystemExit: pass\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines()[-1].split())
-
-
-def test_a_start_imports_no_more_than_it_needs() -> None:
-    heavy = {"asyncio", "rich", "http.client", "pyspark", "polymq.cli.tail"}
-    assert imported_by("serve", "--nsq", "wrong") & heavy == set()

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from polymq import __version__
 from polymq.cli import main as main_module
-from polymq.cli.main import app, explain, main
-from polymq.errors import ConfigError, ConnectFailed, PolyMQError, Refusal, RefusalCode, StoreFailed
+from polymq.cli.main import app, main
+from polymq.errors import ConfigError
 
 
 def test_the_version_says_which_build_runs() -> None:
@@ -27,24 +27,6 @@ def test_the_module_can_be_run() -> None:
 
 def test_without_arguments_it_shows_help() -> None:
     assert "First steps" in CliRunner().invoke(app, []).output
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (ConfigError(["one"]), "one"),
-        (ConfigError(["one", "two"]), "2 problems:\n  - one\n  - two"),
-        (
-            ConnectFailed("no connection to h:1"),
-            "no connection to h:1\nIs the broker running there? `polymq serve` starts one; --help shows how to name another address.",
-        ),
-        (StoreFailed("disk on fire"), "disk on fire\n`polymq inspect DATA` shows the data folder without changing it."),
-        (Refusal(RefusalCode.TOPIC_NOT_FOUND), "topic not found"),
-        (PolyMQError(), "PolyMQError"),
-    ],
-)
-def test_errors_in_words(error: PolyMQError, text: str) -> None:
-    assert explain(error) == text
 
 
 @pytest.mark.parametrize(("raised", "status", "stderr"), [(ConfigError(["bad"]), 1, "polymq: bad\n"), (KeyboardInterrupt(), 130, "")])

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from polymq import config
 from polymq.cli.main import app
-from polymq.cli.serve import parse_pairs, read_settings
 from polymq.config_values import TcpAddress, UnixAddress
 from polymq.errors import ConfigError
 
@@ -109,12 +107,6 @@ def test_all_that_is_wrong_is_reported_at_once(served: list[Settings]) -> None:
         "--nsq = '4150': expected HOST:PORT, [IPV6]:PORT, unix:PATH or off",
     )
     assert served == []
-
-
-def test_wrong_pairs_alone_are_enough_to_refuse() -> None:
-    with pytest.raises(ConfigError, match="write --set"):
-        read_settings(None, ["x"], {})
-    assert parse_pairs(["nsq.tcp=a=b"], config.all_settings()) == ({"nsq.tcp": "a=b"}, [])
 
 
 def test_a_flag_wins_over_set(served: list[Settings]) -> None:

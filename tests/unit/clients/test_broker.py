@@ -18,10 +18,10 @@ from polymq.errors import LocalProtocolError, Unsupported
 
 OPTIONS = {"nsq": NsqOptions, "nats": NatsOptions, "rocketmq": RocketMQOptions, "phpmq": PhpmqOptions}
 CANNOT: dict[str, list[dict[str, Any]]] = {
-    "nsq": [{"key": "k"}, {"headers": {"a": "b"}}, {"tags": "t"}],
-    "nats": [{"key": "k"}, {"tags": "t"}, {"delay": 1}],
-    "rocketmq": [{"key": "a b"}, {"body": b""}],
-    "phpmq": [{"key": "k"}, {"headers": {"a": "b"}}, {"tags": "t"}, {"delay": 0.1}],
+    "nsq": [{"key": "k"}, {"headers": {"a": "b"}}, {"tags": "t"}, {"ttl": 1}, {"order": 0}],
+    "nats": [{"key": "k"}, {"tags": "t"}, {"delay": 1}, {"ttl": 1}, {"order": "o"}],
+    "rocketmq": [{"key": "a  b"}, {"body": b""}, {"ttl": 1}],
+    "phpmq": [{"key": "k"}, {"headers": {"a": "b"}}, {"tags": "t"}, {"delay": 0.1}, {"order": 1}],
 }
 
 
@@ -55,8 +55,12 @@ def test_a_broker_is_connected_before_it_is_used() -> None:
             await broker.publish("t", b"x")
         with pytest.raises(LocalProtocolError, match="not connected"):
             broker.subscribe("t", "c")
+        with pytest.raises(LocalProtocolError, match="not connected"):
+            await broker.publish_many("t", [b"x"])
         with pytest.raises(LocalProtocolError, match="window"):
             broker.subscribe("t", "c", window=0)
+        with pytest.raises(LocalProtocolError, match="begin"):
+            broker.subscribe("t", "c", begin="middle")
 
     asyncio.run(go())
 

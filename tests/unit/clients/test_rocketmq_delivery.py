@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
-
-import cramjam
 import pytest
 
-from polymq.clients import rocketmq_delivery
 from polymq.clients.rocketmq_connection import Answer
-from polymq.clients.rocketmq_delivery import delivered, unpack
+from polymq.clients.rocketmq_delivery import delivered
 from polymq.clients.rocketmq_routes import MessageQueue
 from polymq.errors import RemoteProtocolError
 from tests.unit.clients.rocketmq_worlds import Stored
 
 QUEUE = MessageQueue("%RETRY%ns%g", "broker-a", 0)
-BODY = b"abc" * 1000
-
-
-@pytest.mark.parametrize(
-    ("body", "sys_flag"),
-    [
-        (BODY, 0),
-        (zlib.compress(BODY), 0x1),
-        (zlib.compress(BODY), 0x301),
-        (bytes(cramjam.lz4.compress(BODY)), 0x101),
-        (bytes(cramjam.zstd.compress(BODY)), 0x201),
-    ],
-)
-def test_packed_bodies(body: bytes, sys_flag: int) -> None:
-    assert unpack(body, sys_flag) == BODY
-
-
-@pytest.mark.parametrize("sys_flag", [0x1, 0x101, 0x201])
-def test_bodies_that_are_not_what_they_say(sys_flag: int) -> None:
-    with pytest.raises(RemoteProtocolError):
-        unpack(b"no such thing", sys_flag)
-
-
-def test_bodies_that_unfold_to_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rocketmq_delivery, "_BODY_SIZE_BYTES_MAX", 1000)
-    for body, sys_flag in (
-        (zlib.compress(BODY), 1),
-        (bytes(cramjam.lz4.compress(BODY)), 0x101),
-        (bytes(cramjam.zstd.compress(BODY)), 0x201),
-    ):
-        with pytest.raises(RemoteProtocolError):
-            unpack(body, sys_flag)
 
 
 def test_a_message_that_comes_again_has_its_own_topic() -> None:

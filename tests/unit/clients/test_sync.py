@@ -226,7 +226,7 @@ def test_a_handler(server: Listening, concurrency: int) -> None:
     failures = [ValueError("the database is gone")]
 
     def handle(message: Message) -> None:
-        assert threading.current_thread().name.startswith("nsq handler") is (concurrency > 1)
+        assert threading.current_thread().name.startswith("polymq handler") is (concurrency > 1)
         if message.body == b"1":
             message.requeue(7)
         elif message.body == b"2" and failures:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from polymq.core.interest.targets import KEEPS_LOCAL, Target
 from polymq.core.live_outlet import Outlet
 from polymq.core.live_store import Archives, Capture
-from polymq.wire.batch import Message, encode_message
-from polymq.wire.live import LiveBatch, LiveMessage
+from polymq.wire.batch import HEADER_SIZE_BYTES, Message, encode_message, parse_header, read_messages
+from polymq.wire.live import COLUMNS, KEPT, PAYLOAD_AT, PAYLOAD_SIZE, SPARE, SUBJECT_SIZE, LiveBatch, LiveMessage
 
 from .conftest import World
 
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 
     from polymq.core.live import LiveSpace
     from polymq.wire.live import LiveBatch as Batch
+    from polymq.wire.slices import Slice
 
 ORIGIN = 9
+# Headers that this protocol cannot say.
+LEFT_OUT = b"unspeakable"
 
 
 class Codec:
@@ -35,10 +39,40 @@ class Codec:
         headers = ((b"block", message.payload[:cut]),) if cut else ()
         return Message(message.payload[cut:], headers=headers, extras=extras)
 
-    def live(self, name: bytes, message: Message) -> LiveMessage:
+    def live(self, name: bytes, message: Message) -> LiveMessage | None:
         block = b"".join(value for _name, value in message.headers)
         reply = b"".join(data for origin, data in message.extras if origin == ORIGIN)
-        return LiveMessage(name, block + message.body, reply, header_size=len(block))
+        return None if block == LEFT_OUT else LiveMessage(name, block + message.body, reply, header_size=len(block))
+
+    def room(self, slice_: Slice) -> int:
+        return slice_.end - slice_.position
+
+    def unfold(
+        self, target: bytearray, rows: memoryview, slice_: Slice, origin: int, name_size: int
+    ) -> tuple[int, int, int, list[tuple[int, int, int]]]:
+        """Make rows of records; those with a body only have a payload."""
+        position, left, base_time_ns, at, count = slice_.position, slice_.batch_left, slice_.base_time_ns, name_size, 0
+        rich: list[tuple[int, int, int]] = []
+        for _ in range(slice_.count):
+            if not left:
+                header = parse_header(slice_.view, position)
+                origin, left, base_time_ns = header.origin, header.count, header.base_time_ns
+                position += HEADER_SIZE_BYTES
+            (message,) = read_messages(slice_.view, position, 1, base_time_ns, 1, slice_.end)
+            if origin != ORIGIN:
+                row = [0] * COLUMNS
+                row[SUBJECT_SIZE], row[SPARE], row[PAYLOAD_AT] = name_size, KEPT, at
+                if message.key is not None or message.headers or message.extras:
+                    rich.append((count, position, base_time_ns))
+                else:
+                    row[PAYLOAD_SIZE] = len(message.body)
+                    target[at : at + len(message.body)] = message.body
+                    at += len(message.body)
+                rows[COLUMNS * count : COLUMNS * (count + 1)] = memoryview(array("i", row))
+                count += 1
+            position += int.from_bytes(slice_.view[position : position + 4], "little")
+            left -= 1
+        return count, at, origin, rich
 
 
 class Ears:

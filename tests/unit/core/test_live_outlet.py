@@ -10,7 +10,7 @@ from polymq.wire.batch import Message
 from polymq.wire.live import KEPT, LiveMessage
 
 from .fakes import FakeReader
-from .live_world import ORIGIN, Ears, LiveWorld, capturing
+from .live_world import LEFT_OUT, ORIGIN, Ears, LiveWorld, capturing
 
 if TYPE_CHECKING:
     from polymq.core.live import LiveSpace
@@ -134,6 +134,17 @@ def test_headers_and_keys_do_not_keep_a_message_from_being_heard() -> None:
         LiveMessage(b"t", b"hh2", b"reply", header_size=2),
         LiveMessage(b"t", b"3"),
     ]
+
+
+def test_what_the_protocol_cannot_say_is_left_out() -> None:
+    world = LiveWorld()
+    ears = Ears(world.space, b"t")
+    unspeakable = Message(b"2", headers=((b"a", LEFT_OUT),))
+    world.session.publish_messages("t", [Message(b"1"), unspeakable, Message(b"3", headers=((b"a", b"h"),))], origin=2)
+    world.session.publish_messages("t", [unspeakable], origin=2)
+    world.turn()
+    assert ears.messages == [LiveMessage(b"t", b"1"), LiveMessage(b"t", b"h3", header_size=1)]
+    assert world.outlet.shown_count == 2
 
 
 def test_other_namespaces_are_others() -> None:

@@ -4,6 +4,8 @@ import hashlib
 import logging
 import socket
 import ssl
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +22,11 @@ from polymq.gateways.http.gateway import HttpGateway
 from polymq.gateways.login import Credentials, Denied
 from polymq.gateways.nsq.tcp import NsqGateway
 from polymq.gateways.nsqlookup.tcp import LookupGateway
-from polymq.server import mounts as mounts_module
-from polymq.server.mounts import Mount, _change_log_level, mount_all, nsq_settings, start_statsd
+from polymq.server import nsq_parts
+from polymq.server.mounts import mount_all
 from polymq.server.node import Node
+from polymq.server.nsq_mount import _change_log_level, nsq_settings
+from polymq.server.nsq_parts import start_statsd
 from polymq.server.tasks import Tasks
 from polymq.wire.tls import TlsLayer
 
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
     from polymq.config_values import Address
     from polymq.gateways.effects import Effect
+    from polymq.server.mount import Mount
 
 ANY_PORT = TcpAddress("127.0.0.1", 0)
 
@@ -125,7 +130,7 @@ def test_statsd_knows_this_node_by_the_port_that_is_told(
         assert broadcast_address == "here.invalid"
         ports.append(http_port)
 
-    monkeypatch.setattr(mounts_module, "statsd_sender", sender)
+    monkeypatch.setattr(nsq_parts, "statsd_sender", sender)
     server = ServerSettings(data=tmp_path / "data", http=None, advertise="here.invalid")
     node = Node(Settings(server=server, nsq=nsq(tcp=None, http=ANY_PORT, broadcast_http_port=told)))
     [http] = mount_all(node, backlog=5)
@@ -410,3 +415,44 @@ def test_the_monitoring_pages_of_nats(tmp_path: Path, access: AccessSettings) ->
         for each in mounts:
             each.listener.close()
         node.close()
+
+
+# Which of the packages that belong to a protocol a start may load: NSQ's other half is nsqlookup.
+LOADS = {
+    "": set(),
+    "nsq.tcp": {"nsq", "nsqlookup"},
+    "nsq.http": {"nsq", "nsqlookup"},
+    "nsq.lookup_tcp": {"nsq", "nsqlookup"},
+    "nats.client": {"nats"},
+    "phpmq.tcp": {"phpmq"},
+    "rocketmq.broker": {"rocketmq"},
+    "rocketmq.namesrv": {"rocketmq"},
+}
+# In an interpreter of its own, which has loaded nothing before. Last it says what is there by then.
+STARTING = """
+import asyncio, sys
+from polymq import config
+from polymq.server import serve
+from polymq.server.mounts import mount_all
+from polymq.server.node import Node
+sections = ("server.http", "nsq.tcp", "nsq.http", "nsq.lookup_tcp", "nsq.lookup_http")
+asked = {name: "127.0.0.1:0" for name in sys.argv[2:]}
+node = Node(config.load(environment={}, flags={"server.data": sys.argv[1]} | dict.fromkeys(sections, "off") | asked))
+for mount in mount_all(node, backlog=5):
+    mount.listener.close()
+node.close()
+print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_a_start_loads_only_the_protocols_that_are_asked_for(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTING, str(tmp_path / "data"), *([name] if name else [])]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout.split()
+    assert "polymq.server.mounts" in loaded
+    protocols = {"nsq", "nsqlookup", "nats", "phpmq", "rocketmq"}
+    found = {
+        parts[2] for each in loaded if (parts := each.split("."))[:2] in (["polymq", "protocols"], ["polymq", "gateways"]) and parts[2:]
+    }
+    found |= {parts[2].partition("_")[0] for each in loaded if (parts := each.split("."))[:2] == ["polymq", "server"] and parts[2:]}
+    assert found & protocols == LOADS[name]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from polymq.config_values import Address, TcpAddress, UnixAddress
-from polymq.server.network import SocketListener
+from polymq.server.network import SocketListener, own_addresses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,3 +95,10 @@ def test_an_address_that_is_taken_is_an_error() -> None:
     with pytest.raises(OSError, match="in use"):
         SocketListener(TcpAddress("127.0.0.1", port), backlog=5)
     listener.close()
+
+
+def test_this_machine_has_an_address() -> None:
+    found = own_addresses()
+    assert found
+    assert len(found) == len(set(found))
+    assert found == ("127.0.0.1",) or not any(host.startswith("127.") for host in found)

@@ -13,7 +13,7 @@ from polymq.gateways.effects import Close, Effect, Send, Upgrade
 from polymq.gateways.phpmq.console import ConsoleGateway
 from polymq.gateways.phpmq.tcp import PhpmqGateway
 from polymq.protocols.phpmq import frames
-from polymq.server.mounts import Mount, mount_all
+from polymq.server.mounts import mount_all
 from polymq.server.node import Node
 from polymq.server.phpmq_mount import SALT_NAME, folder_salt, phpmq_settings
 from tests.unit.wire.tls_world import IDENTITY
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from polymq.core.statistics import Registry
+    from polymq.server.mount import Mount
 
 ANY_PORT = TcpAddress("127.0.0.1", 0)
 PEER = Peer("127.0.0.1", 1)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from polymq.config_values import Address
     from polymq.gateways.effects import Effect
-    from polymq.server.mounts import Mount
+    from polymq.server.mount import Mount
 
 ANY_PORT = TcpAddress("127.0.0.1", 0)
 HERE = {"broker": TcpAddress("127.0.0.1", 10911)}

@@ -1,9 +1,19 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING
+
+import crc32c as package
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polymq.wire import crc
 from polymq.wire.crc import crc32c
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def by_bits(data: bytes) -> int:
@@ -28,3 +38,14 @@ def test_a_checksum_is_continued_from_any_cut(data: bytes, cut: int) -> None:
     expected = by_bits(data)
     assert crc32c(data) == expected
     assert crc32c(memoryview(data)[cut:], crc32c(bytearray(data[:cut]))) == expected
+
+
+def test_only_what_is_compiled_of_the_package_is_loaded() -> None:
+    program = "import sys\nfrom polymq.wire.crc import crc32c\nassert crc32c(b'123456789') == 0xE3069283\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert not {"crc32c", "importlib.metadata", "argparse"} & set(done.stdout.split())
+
+
+def test_a_package_of_another_shape_is_imported_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PathFinder, "find_spec", lambda *_: None)
+    assert crc._load() is package.crc32c

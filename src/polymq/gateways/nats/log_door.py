@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from polymq.core.broker import Broker
     from polymq.core.interest.targets import Entry
     from polymq.core.live import Backlog, LiveSpace
-    from polymq.core.live_store import LiveCodec
     from polymq.core.session import Session
     from polymq.gateways.nats.log_jobs import Job
     from polymq.gateways.nats.log_requests import LogRequest
+    from polymq.gateways.nats.records import NatsCodec
     from polymq.wire.live import LiveMessage
 
 __all__ = ["LogDoor"]
@@ -49,7 +49,7 @@ class LogDoor(Taker):
     """
 
     def __init__(
-        self, broker: Broker, space: LiveSpace, codec: LiveCodec, *, routed: Sequence[bytes] | None, new_id: Callable[[], str]
+        self, broker: Broker, space: LiveSpace, codec: NatsCodec, *, routed: Sequence[bytes] | None, new_id: Callable[[], str]
     ) -> None:
         self._broker = broker
         self._space = space

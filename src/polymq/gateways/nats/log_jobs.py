@@ -15,10 +15,10 @@ from polymq.wire.records import read_messages
 
 if TYPE_CHECKING:
     from polymq.core.interest.targets import Entry
-    from polymq.core.live_store import LiveCodec
     from polymq.core.ports import Log, Reader
     from polymq.core.session import Session
     from polymq.gateways.nats.log_requests import LogRequest
+    from polymq.gateways.nats.records import NatsCodec
     from polymq.wire.live import LiveMessage
 
 __all__ = ["Job", "Listing", "Reading"]
@@ -66,7 +66,7 @@ class Reading(Job):
 
     __slots__ = ("_codec", "_name", "_reader", "_size_left", "_start_ns", "end", "key", "left", "log", "partition", "topic")
 
-    def __init__(self, owner: Session, request: LogRequest, log: Log, offset: int, to: bytes, name: str, codec: LiveCodec) -> None:
+    def __init__(self, owner: Session, request: LogRequest, log: Log, offset: int, to: bytes, name: str, codec: NatsCodec) -> None:
         super().__init__(owner, to, name, named=bool(request.to))
         self.key = (owner.principal.namespace, request.topic)
         self.topic = request.topic
@@ -134,7 +134,7 @@ class Reading(Job):
         found = []
         for index, message in enumerate(messages):
             place = self._name, self.partition, piece.offset + index
-            found.append(replayed(self.to, place, self._codec.live(self._name, message), message))
+            found.append(replayed(self.to, place, self._codec.whole(self._name, message), message))
         size_bytes = piece.end - piece.position
         if self.left is not None:
             self.left -= piece.count

@@ -11,7 +11,7 @@ import logging
 from collections import OrderedDict
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from polymq.core.views import PeerView
 from polymq.errors import Refusal, RemoteProtocolError
@@ -25,12 +25,13 @@ from polymq.gateways.rocketmq.sends import take_run
 from polymq.protocols.rocketmq.codes import ResponseCode, not_supported
 from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import encode_request, encode_response
-from polymq.protocols.rocketmq.events import Request, Sends
+from polymq.protocols.rocketmq.events import Again, Request, Sends
 from polymq.protocols.rocketmq.extras import Keeper
 from polymq.rocketmq_limits import (
+    ANSWERS_SIZE_BYTES_PER_CALL_MAX,
     ASKED_PER_CONNECTION_MAX,
+    LANES_PER_CONNECTION_MAX,
     PLACES_PER_CONNECTION_MAX,
-    PULL_SIZE_BYTES_PER_FEED_MAX,
     PULLS_WOKEN_PER_TURN_MAX,
     READERS_PER_CONNECTION_MAX,
     REQUESTS_NS_PER_TURN_MAX,
@@ -59,6 +60,15 @@ _DUE_SPARE: Final = 64
 _OPAQUE_MASK: Final = 0x7FFFFFFF
 
 log = logging.getLogger(__name__)
+
+
+class Lane(Protocol):
+    """What is kept of a request that may come again."""
+
+    binary: bool
+
+    def again(self, client: RocketmqClient, event: Again) -> Answer | None:
+        """Carry out a request that is like that one; None: it is answered already, or will be. Raises Refusal."""
 
 
 def packed(host: str) -> bytes:
@@ -132,6 +142,8 @@ class RocketmqClient(BaseGateway):
                 for event in events:
                     if isinstance(event, Sends):
                         take_run(self, event, effects)
+                    elif isinstance(event, Again):
+                        self._carry_out_again(event)
                     elif isinstance(event, Request):
                         self._carry_out(event)
                     else:
@@ -178,6 +190,30 @@ class RocketmqClient(BaseGateway):
         if answer is not None:
             self.answer(request, answer)
 
+    def _carry_out_again(self, event: Again) -> None:
+        """Have a request answered by who has answered one like it."""
+        lane: Lane = event.lane
+        try:
+            answer = lane.again(self, event)
+        except Refusal as refusal:
+            answer = refused(refusal)
+        except Exception:
+            log.exception("%s: a request has failed: internal error", self.peer)
+            answer = failed("internal error")
+        if answer is not None:
+            self._say(event.opaque, lane.binary, answer)
+
+    def keep_lane(self, key: bytes, lane: Lane) -> None:
+        """Have requests like one that was answered known again."""
+        lanes = self._decoder.lanes
+        if len(lanes) >= LANES_PER_CONNECTION_MAX:
+            lanes.clear()
+        lanes[key] = lane
+
+    def forget_lanes(self) -> None:
+        """Read all requests as such again."""
+        self._decoder.lanes.clear()
+
     def carry_on(self, step: Callable[[], bool]) -> bool:
         """Do a step of a job: True if it is done, or has failed, which is logged."""
         try:
@@ -196,7 +232,7 @@ class RocketmqClient(BaseGateway):
     @property
     def is_spent(self) -> bool:
         """Whether so much has been said in the call at hand, or waits, that more is for a later turn."""
-        return self._blocked or self.said_size_bytes > PULL_SIZE_BYTES_PER_FEED_MAX
+        return self._blocked or self.said_size_bytes > ANSWERS_SIZE_BYTES_PER_CALL_MAX
 
     def emit(self, effect: Effect) -> None:
         """Have something done in this turn, from wherever: in the order in which it is said."""
@@ -213,7 +249,9 @@ class RocketmqClient(BaseGateway):
             if answer.ticket is not None:
                 self.emit(SendAfter(answer.ticket, b"", _say_nothing, publishes=answer.publishes))
             return
-        opaque, binary = request.opaque, request.binary
+        self._say(request.opaque, request.binary, answer)
+
+    def _say(self, opaque: int, binary: bool, answer: Answer) -> None:
         data = encode_response(answer.code, opaque, remark=answer.remark, ext=answer.ext, body=answer.body, binary=binary)
         self.said_size_bytes += len(data)
         if answer.ticket is None:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.gateways.rocketmq.house import House
-    from polymq.gateways.rocketmq.pulls import Pull
+    from polymq.gateways.rocketmq.pulls import Lane
     from polymq.protocols.rocketmq.events import Request
 
-__all__ = ["NOT_LATEST", "Wanted", "check_filter", "wanted_of"]
+__all__ = ["EVERYTHING", "NOT_LATEST", "Wanted", "check_filter", "wanted_of"]
 
 TAG: Final = "TAG"
 NOT_LATEST: Final = "the consumer's subscription not latest"
@@ -80,22 +80,22 @@ class Remembered:
 _remembered: Final = Remembered()
 
 
-def wanted_of(house: House, pull: Pull) -> Wanted | Answer | None:
+def wanted_of(house: House, lane: Lane, client: RocketmqClient) -> Wanted | Answer | None:
     """Say what a pull wants; an answer if that cannot be known; None: it knows of a newer subscription than we do."""
-    if pull.expression is not None:
-        if isinstance(pull.expression, Wanted):
-            return pull.expression
-        kind, text = pull.expression
+    if lane.expression is not None:
+        if isinstance(lane.expression, Wanted):
+            return lane.expression
+        kind, text = lane.expression
         found = _of_expression(text) if kind == TAG else _not_supported(kind)
         if isinstance(found, Wanted):
             # It may wait for long: its words are not needed any more.
-            pull.expression = found
+            lane.expression = found
         return found
-    subscription = house.members.subscription(pull.group, pull.topic, pull.client)
+    subscription = house.members.subscription(lane.group, lane.topic, client)
     if subscription is None:
-        text = _NO_SUBSCRIPTION if house.members.knows(pull.group) else _NO_GROUP
+        text = _NO_SUBSCRIPTION if house.members.knows(lane.group) else _NO_GROUP
         return Answer(ResponseCode.SUBSCRIPTION_NOT_EXIST, text)
-    if subscription.version < pull.version:
+    if subscription.version < lane.version:
         return None
     if (subscription.expression_type or TAG) != TAG:
         return _not_supported(subscription.expression_type)

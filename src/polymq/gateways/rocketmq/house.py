@@ -94,6 +94,7 @@ class House:
         self.inner = broker.session(Principal("rocketmq", principal.namespace))
         self.members = Members(broker.kernel.leases, clock.monotonic_ns, self.holds.heard)
         self.members.register(broker.statistics)
+        self.left_out = broker.left_out.of("rocketmq")
         self.locks = Locks()
         self.delays = Delays()
         self.registry = Registry(clock.monotonic_ns)

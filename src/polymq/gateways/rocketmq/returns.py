@@ -19,6 +19,7 @@ from polymq.gateways.rocketmq.joining import require_group
 from polymq.gateways.rocketmq.queries import look_up
 from polymq.protocols.rocketmq import properties as names
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
+from polymq.protocols.rocketmq.generic import foreign_properties
 from polymq.protocols.rocketmq.ids import offset_message_id
 from polymq.protocols.rocketmq.names import dead_letter_topic, is_valid_group, retry_topic, to_core
 from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, extra_of, make_message
@@ -70,15 +71,8 @@ def native(message: Message) -> Extra:
     extra = extra_of(message)
     if extra is not None:
         return extra
-    found = {_text(name): _text(value) for name, value in message.headers}
-    if message.key is not None:
-        found[names.KEYS] = _text(message.key)
-    return Extra(born_ms=message.time_ns // _NS_PER_MS, properties=names.encode(found))
-
-
-def _text(data: bytes) -> str:
-    """Give a name or a value as a property can hold it."""
-    return data.decode("utf-8", "replace").replace("\x01", " ").replace("\x02", " ")
+    raw, _, _ = foreign_properties(message.key, message.headers)
+    return Extra(born_ms=message.time_ns // _NS_PER_MS, properties=raw)
 
 
 def _send_back(client: RocketmqClient, request: Request) -> Answer | None:

@@ -16,12 +16,14 @@ from polymq.gateways.rocketmq.topics import no_topic
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.batch_records import encode_batch_records
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode, SysFlag
+from polymq.protocols.rocketmq.compression import PACKED_BITS, unpack
 from polymq.protocols.rocketmq.encode import SEND_REPLY_SIZE_BYTES_MAX, by_queue, encode_message_ids, encode_response, encode_send_replies
 from polymq.protocols.rocketmq.events import BINARY, FLAGS, ONEWAY, OPAQUE, QUEUES
 from polymq.protocols.rocketmq.header import decode_binary, decode_json
 from polymq.protocols.rocketmq.ids import physical_offset
 from polymq.protocols.rocketmq.names import dead_letter_topic, group_of, is_dead_letter_topic, is_retry_topic, send_problem, topic_problem
-from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, encode_records, make_message
+from polymq.protocols.rocketmq.send_records import encode_records
+from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, make_message
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 from polymq.wire.records import encode_message
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from polymq.gateways.effects import Effect
     from polymq.gateways.rocketmq.answers import Handler
     from polymq.gateways.rocketmq.client import RocketmqClient
-    from polymq.protocols.rocketmq.events import Request, Sends
+    from polymq.protocols.rocketmq.events import Again, Request, Sends
 
 __all__ = [
     "HANDLERS",
@@ -165,7 +167,7 @@ def _send(client: RocketmqClient, request: Request) -> Answer | None:
         return Answer(ResponseCode.SYSTEM_ERROR, topic_problem(""), region(client))
     sending = read_sending(request)
     try:
-        answer = _take(client, sending)
+        answer = _take(client, sending, request)
     except Stumble:
         raise
     except RequestProblem as problem:
@@ -177,7 +179,7 @@ def _send(client: RocketmqClient, request: Request) -> Answer | None:
     return answer
 
 
-def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
+def _take(client: RocketmqClient, sending: Sending, request: Request) -> Answer | None:
     client.house.topics.core_name(sending.topic)
     problem = send_problem(sending.topic)
     if problem is not None:
@@ -192,8 +194,13 @@ def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
         return Answer(ResponseCode.NO_PERMISSION, "transaction messages are not supported here")
     later = any(properties.get(sending.properties, name) is not None for name in _LATER)
     if sending.batch:
-        return too_large(client) if later else _send_batch(client, sending)
-    sending = _redirected(sending)
+        if later:
+            return too_large(client)
+        lane = BatchLane(client, sending, binary=request.binary)
+        if request.key:
+            client.keep_lane(request.key, lane)
+        return lane.send(client, sending.body, sending.born_ms)
+    sending = _unpacked(client, _redirected(sending))
     if later and not is_dead_letter_topic(sending.topic):
         _check_queue(client, sending)
         answer = client.house.delays.take(client, sending)
@@ -283,6 +290,17 @@ def _redirected(sending: Sending) -> Sending:
     return replace(sending, topic=dead_letter_topic(group_of(sending.topic) or ""), queue_id=0, properties=raw)
 
 
+def _unpacked(client: RocketmqClient, sending: Sending) -> Sending:
+    """Unpack the body, so that everybody can read it. One that is not what it says, or unfolds to more than a body may have, stays as it is."""
+    if not sending.sysflag & SysFlag.COMPRESSED:
+        return sending
+    try:
+        body = unpack(sending.body, sending.sysflag, client.house.settings.body_size_bytes_max)
+    except RemoteProtocolError:
+        return sending
+    return replace(sending, body=body, sysflag=sending.sysflag & ~PACKED_BITS)
+
+
 def _new_queues(client: RocketmqClient, sending: Sending) -> int:
     """Say how many queues a topic gets by being sent to: what the producer asks for, in reason."""
     topics = client.house.topics
@@ -351,23 +369,50 @@ def _append(client: RocketmqClient, sending: Sending, records: memoryview, count
     return Stored(ticket, partition.index, offset, physical_offset(partition.number, offset), count)
 
 
-def _send_batch(client: RocketmqClient, sending: Sending) -> Answer:
-    """Append messages that were sent together: all or none, one behind the other."""
-    sys_flag = extra_of(client, sending, b"").sys_flag
-    try:
-        records, count = encode_batch_records(
-            sending.body,
-            client.keeper,
-            sys_flag=sys_flag,
-            born_ms=sending.born_ms,
-            reconsume_times=sending.reconsume,
-            properties=sending.properties,
-        )
-    except RemoteProtocolError as error:
-        if error.reason in _MISSHAPEN:
-            raise Stumble(error.reason) from None
-        return _illegal(error.reason)
-    return send_answer(client, _append(client, sending, records, count), sending)
+class BatchLane:
+    """What the batches of one producer for one queue have in common: nothing about them needs to be looked at but the messages."""
+
+    __slots__ = ("binary", "sending", "sys_flag")
+
+    def __init__(self, client: RocketmqClient, sending: Sending, *, binary: bool) -> None:
+        self.binary = binary
+        self.sending = replace(sending, body=b"")
+        self.sys_flag = extra_of(client, sending, b"").sys_flag
+
+    def again(self, client: RocketmqClient, event: Again) -> Answer:
+        """Append a batch that has come like the first one."""
+        if len(event.body) > client.house.settings.body_size_bytes_max:
+            answer = too_large(client)
+        else:
+            try:
+                answer = self.send(client, event.body, event.number)
+            except Stumble as problem:
+                return problem.answer
+            except RequestProblem as problem:
+                answer = problem.answer
+            except Refusal as refusal:
+                answer = refused(refusal)
+        if not answer.ext:
+            answer.ext = region(client)
+        return answer
+
+    def send(self, client: RocketmqClient, body: bytes, born_ms: int) -> Answer:
+        """Append messages that were sent together: all or none, one behind the other. Raises Refusal, RequestProblem."""
+        sending = self.sending
+        try:
+            records, count = encode_batch_records(
+                body,
+                client.keeper,
+                sys_flag=self.sys_flag,
+                born_ms=born_ms,
+                reconsume_times=sending.reconsume,
+                properties=sending.properties,
+            )
+        except RemoteProtocolError as error:
+            if error.reason in _MISSHAPEN:
+                raise Stumble(error.reason) from None
+            return _illegal(error.reason)
+        return send_answer(client, _append(client, sending, records, count), sending)
 
 
 def send_answer(client: RocketmqClient, stored: Stored, sending: Sending) -> Answer:

@@ -1,1 +1,1 @@
-from polymq.wire.inline cimport copy, store_u32
+from polymq.wire.inline cimport copy, equal_bytes, store_u32

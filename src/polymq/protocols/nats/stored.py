@@ -1,11 +1,11 @@
 """NATS messages as records of the log, encoded straight from the batch in which they came. Hot; compiled if possible.
 
     body      the payload behind the headers
-    headers   each line of the block: name and value, without the blanks around the value
+    headers   each line of the block: name and value, without the blanks around the value; behind them `reply-to` and where answers go
     extras    of NATS's number, each with a letter in front: R and where answers go; H and the whole block of headers, if it is
               not what its lines make again (`NATS/1.0␍␊`, `name: value␍␊` for each, `␍␊`)
 
-So what came by NATS can leave byte by byte, and everybody else sees its headers. `wire/records.py` has the layout of records;
+So what came by NATS can leave byte by byte, and everybody else sees its headers and where answers go. `wire/records.py` has the layout of records;
 read next: `gateways/nats/records.py`, the other direction.
 """
 
@@ -20,17 +20,22 @@ from polymq.wire import live
 from polymq.wire.batch import BODY_AT_MASK, RECORD_OVERHEAD_BYTES
 
 if not cython.compiled:
-    from polymq.wire.inline import copy, store_u32
+    from polymq.wire.inline import copy, equal_bytes, store_u32
 
 if TYPE_CHECKING:
     from polymq.wire.live import LiveBatch
 
-__all__ = ["BLOCK", "ORIGIN_NATS", "REPLY", "encode_records"]
+__all__ = ["BLOCK", "ORIGIN_NATS", "REPLY", "REPLY_TO", "encode_records"]
 
 # The protocol's number in the log, and the letters of its extras.
 ORIGIN_NATS: Final = 3
 REPLY: Final = b"R"
 BLOCK: Final = b"H"
+# The header by which other protocols know where answers go.
+REPLY_TO: Final = b"reply-to"
+_REPLY_TO_SIZE = cython.declare(cython.Py_ssize_t, 8)
+_REPL = cython.declare(cython.uint, 0x6C706572)
+_Y_TO = cython.declare(cython.uint, 0x6F742D79)
 
 _COLUMNS = cython.declare(cython.Py_ssize_t, live.COLUMNS)
 _REPLY_AT = cython.declare(cython.Py_ssize_t, live.REPLY_AT)
@@ -48,16 +53,18 @@ _LF = cython.declare(cython.int, 10)
 _COLON = cython.declare(cython.int, 58)
 _BLANK = cython.declare(cython.int, 32)
 _TAB = cython.declare(cython.int, 9)
+_DELETE = cython.declare(cython.int, 127)
 # The line that blocks begin with.
 _FIRST_LINE: Final = b"NATS/1.0\r\n"
 _FIRST_LINE_SIZE = cython.declare(cython.Py_ssize_t, 10)
-# The words of a record and of its headers and extras, and what goes before each extra.
-_FIELDS = cython.declare(cython.Py_ssize_t, 32)
+# The words of a record and of its headers and extras, what goes before each extra, and the header for the reply but for its value.
+_FIELDS = cython.declare(cython.Py_ssize_t, 48)
 # A line of four bytes (a name of one, a colon, the line's end) becomes nine; and the block may be there as a whole, too.
 _GROWTH = cython.declare(cython.Py_ssize_t, 4)
 
 assert (RECORD_OVERHEAD_BYTES, BODY_AT_MASK, len(_FIRST_LINE)) == (_C_OVERHEAD, _C_BODY_AT_MAX, _FIRST_LINE_SIZE)
-assert (ORIGIN_NATS, REPLY[0], BLOCK[0]) == (_C_ORIGIN, 82, 72)
+assert (ORIGIN_NATS, REPLY[0], BLOCK[0], len(REPLY_TO)) == (_C_ORIGIN, 82, 72, _REPLY_TO_SIZE)
+assert (int.from_bytes(REPLY_TO[:4], "little"), int.from_bytes(REPLY_TO[4:], "little")) == (_REPL, _Y_TO)
 
 
 def encode_records(batch: LiveBatch, indexes: memoryview, first: int, count: int) -> memoryview:
@@ -84,7 +91,7 @@ def _room(rows: cython.int[::1], indexes: cython.int[::1], first: cython.Py_ssiz
     assert 0 <= count <= len(indexes) - first
     for i in range(first, first + count):
         row = indexes[i] * _COLUMNS
-        total += rows[row + _PAYLOAD_SIZE] + rows[row + _REPLY_SIZE] + _GROWTH * rows[row + _HEADER_SIZE] + _FIELDS
+        total += rows[row + _PAYLOAD_SIZE] + 2 * rows[row + _REPLY_SIZE] + _GROWTH * rows[row + _HEADER_SIZE] + _FIELDS
     return total
 
 
@@ -119,7 +126,8 @@ def _write(
         at += _C_OVERHEAD
         if header_size:
             exact = _is_exact(source, payload_at, payload_at + header_size)
-            at = _write_headers(target, at, source, payload_at, payload_at + header_size)
+        if header_size or rows[row + _REPLY_SIZE]:
+            at = _write_headers(target, at, source, payload_at, payload_at + header_size, rows[row + _REPLY_AT], rows[row + _REPLY_SIZE])
             if at > start + _C_OVERHEAD:
                 flags |= _HEADERS
         if rows[row + _REPLY_SIZE] or not exact:
@@ -210,15 +218,18 @@ def _write_headers(
     source: cython.const[cython.uchar][::1],
     position: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
+    reply_at: cython.Py_ssize_t,
+    reply_size: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Write the lines of a block, as far as they are any, but for the first; nothing at all if there are none."""
+    """Write the lines of a block, as far as they are any, but for the first, and the reply; nothing at all if there are none."""
     start: cython.Py_ssize_t = at
     stop: cython.Py_ssize_t
     colon: cython.Py_ssize_t
     value: cython.Py_ssize_t
     last: cython.Py_ssize_t
     at += 4
-    position = _line_end(source, position, end) + 2
+    if position < end:
+        position = _line_end(source, position, end) + 2
     while position < end:
         stop = _line_end(source, position, end)
         colon = _colon(source, position, stop)
@@ -236,6 +247,13 @@ def _write_headers(
             copy(target, at + 4, source, value, last - value)
             at += 4 + last - value
         position = stop + 2
+    if reply_size:
+        store_u32(target, at, 8)
+        store_u32(target, at + 4, _REPL)
+        store_u32(target, at + 8, _Y_TO)
+        store_u32(target, at + 12, cython.cast(cython.uint, reply_size))
+        copy(target, at + 16, source, reply_at, reply_size)
+        at += 16 + reply_size
     if at == start + 4:
         return start
     store_u32(target, start, cython.cast(cython.uint, at - start - 4))
@@ -245,7 +263,7 @@ def _write_headers(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _is_exact(source: cython.const[cython.uchar][::1], position: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
-    """Say whether a block is what is made of its lines again."""
+    """Say whether a block is what is made of its lines again: none of them is strange, or looks like what is made of a reply."""
     stop: cython.Py_ssize_t
     colon: cython.Py_ssize_t
     i: cython.Py_ssize_t
@@ -262,7 +280,12 @@ def _is_exact(source: cython.const[cython.uchar][::1], position: cython.Py_ssize
             return False
         if stop - colon > 2 and not _is_trimmed(source, colon + 2, stop):
             return False
-        for i in range(position, stop):
+        for i in range(position, colon):
+            if source[i] <= _BLANK or source[i] >= _DELETE:
+                return False
+        if colon - position == _REPLY_TO_SIZE and equal_bytes(REPLY_TO, source, position, _REPLY_TO_SIZE):
+            return False
+        for i in range(colon, stop):
             if source[i] == _CR or source[i] == _LF:
                 return False
         position = stop + 2

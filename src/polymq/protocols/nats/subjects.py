@@ -20,6 +20,7 @@ __all__ = [
     "has_many_tokens",
     "has_wildcards",
     "is_valid_literal",
+    "is_valid_reply",
     "is_valid_subscription",
     "publish_problem",
 ]
@@ -44,6 +45,11 @@ def is_valid_literal(subject: bytes) -> bool:
     """Say whether a pedantic connection may publish to this subject: no empty tokens, no wildcards."""
     tokens = subject.split(b".")
     return not {b"", b"*", b">"}.intersection(tokens) and not _BLANK.search(subject)
+
+
+def is_valid_reply(subject: bytes) -> bool:
+    """Say whether a client may ask for answers there: a literal subject, and none that only servers put in place of one."""
+    return is_valid_literal(subject) and not _REPLIES_RESERVED.match(subject)
 
 
 def has_wildcards(subject: bytes) -> bool:

@@ -13,11 +13,13 @@ import cython
 from polymq.errors import RemoteProtocolError
 from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.protocols.rocketmq.checksums import CHECKSUM
+from polymq.protocols.rocketmq.generic import GENERIC
 from polymq.rocketmq_limits import MESSAGE_COUNT_PER_BATCH_MAX, PROPERTIES_SIZE_BYTES_MAX
 
 if not cython.compiled:
     from polymq.protocols.rocketmq.checksums import Checksum
     from polymq.protocols.rocketmq.extras import Keeper  # noqa: TC001  # cimported where this is compiled
+    from polymq.protocols.rocketmq.generic import Generic
     from polymq.wire.inline import copy, load_u32_be, store_u32
 
 __all__ = ["encode_batch_records"]
@@ -27,6 +29,7 @@ _HEAD_SIZE = cython.declare(cython.Py_ssize_t, 20)
 _FIXED_SIZE = cython.declare(cython.Py_ssize_t, 22)
 _BEFORE_EXTRA = cython.declare(cython.Py_ssize_t, 17)
 _EXTRAS = cython.declare(cython.uint, 0x10)
+_GROWTH = cython.declare(cython.Py_ssize_t, 4)
 _ORIGIN = cython.declare(cython.uchar, 2)
 _COUNT_MAX = cython.declare(cython.Py_ssize_t, MESSAGE_COUNT_PER_BATCH_MAX)
 _PROPERTIES_SIZE_MAX = cython.declare(cython.Py_ssize_t, PROPERTIES_SIZE_BYTES_MAX)
@@ -52,10 +55,14 @@ def encode_batch_records(
     room = len(body) + count * (_BEFORE_EXTRA + keeper.overhead + len(properties) + 2)
     if room > _SIZE_MAX:
         raise RemoteProtocolError("the batch is too large with its properties", fatal=False)
+    # What properties become for everybody else: one of three bytes (a name, a value, what is between them) ten more.
+    room += _GROWTH * (_properties_sizes(body, len(body)) + count * (len(properties) + 4))
     target = bytearray(room)
     end: cython.Py_ssize_t = _write(target, body, len(body), keeper, sys_flag, born_ms, reconsume_times, properties, len(properties))
     if end < 0:
         raise RemoteProtocolError(f"msg properties length limit {PROPERTIES_SIZE_BYTES_MAX}B.", fatal=False)
+    if end > _SIZE_MAX:
+        raise RemoteProtocolError("the batch is too large with its properties", fatal=False)
     return memoryview(target)[:end], count
 
 
@@ -89,6 +96,28 @@ def _count(body: cython.const[cython.uchar][::1], end: cython.Py_ssize_t) -> cyt
 
 
 @cython.cfunc
+@cython.exceptval(check=False)
+def _properties_sizes(body: cython.const[cython.uchar][::1], end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Add up the sizes of the properties of a batch whose sizes fit."""
+    at: cython.Py_ssize_t = 0
+    total: cython.Py_ssize_t = 0
+    while at < end:
+        total += _properties_size(body, at + _HEAD_SIZE + load_u32_be(body, at + 16))
+        at += load_u32_be(body, at)
+    return total
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _move_up(target: cython.uchar[::1], start: cython.Py_ssize_t, stop: cython.Py_ssize_t, distance: cython.Py_ssize_t) -> cython.int:
+    """Move `target[start:stop]` up, over itself."""
+    while stop > start:
+        stop -= 1
+        target[stop + distance] = target[stop]
+    return 0
+
+
+@cython.cfunc
 @cython.exceptval(-2)
 def _write(
     target: cython.uchar[::1],
@@ -103,6 +132,9 @@ def _write(
 ) -> cython.Py_ssize_t:
     """Write the records of a batch whose sizes fit; -1 if some properties are too large."""
     checksum: Checksum = CHECKSUM
+    generic: Generic = GENERIC
+    generic_size: cython.Py_ssize_t
+    flags: cython.uint
     at: cython.Py_ssize_t = 0
     source: cython.Py_ssize_t = 0
     extra: cython.Py_ssize_t
@@ -125,13 +157,20 @@ def _write(
         stop = keeper.keep_properties(target, start, stop, False)
         if stop - start > _PROPERTIES_SIZE_MAX:
             return -1
+        flags = _EXTRAS
+        generic_size = keeper.generic_size
+        if generic_size:
+            _move_up(target, start, stop, generic_size)
+            extra += generic_size
+            stop += generic_size
+            flags |= generic.write(target, at + 8, target, start + generic_size, stop)
         flag = load_u32_be(body, source + 12)
         keeper.write_fixed(target, extra, flag, sys_flag, born_ms, reconsume_times, checksum.body_crc(body, source + _HEAD_SIZE, body_size))
         store_u32(target, at, cython.cast(cython.uint, stop - at + body_size))
-        store_u32(target, at + 4, _EXTRAS << 24 | cython.cast(cython.uint, stop - at))
-        store_u32(target, at + 8, cython.cast(cython.uint, stop - extra + 5))
-        target[at + 12] = _ORIGIN
-        store_u32(target, at + 13, cython.cast(cython.uint, stop - extra))
+        store_u32(target, at + 4, flags << 24 | cython.cast(cython.uint, stop - at))
+        store_u32(target, extra - 9, cython.cast(cython.uint, stop - extra + 5))
+        target[extra - 5] = _ORIGIN
+        store_u32(target, extra - 4, cython.cast(cython.uint, stop - extra))
         copy(target, stop, body, source + _HEAD_SIZE, body_size)
         at = stop + body_size
         source += load_u32_be(body, source)

@@ -11,7 +11,7 @@ Read next: `fields` (the scanner of headers), `extras` (what is kept of a send),
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import cython
 
@@ -19,15 +19,22 @@ from polymq.errors import RemoteProtocolError
 from polymq.protocols.rocketmq import events, header
 from polymq.protocols.rocketmq.checksums import CHECKSUM
 from polymq.protocols.rocketmq.codes import RequestCode
-from polymq.protocols.rocketmq.events import Request, Violation
+from polymq.protocols.rocketmq.events import Again, Request, Violation
 from polymq.protocols.rocketmq.names import NOT_TO_BE_SENT_TO, group_of, is_valid_topic
 from polymq.protocols.rocketmq.rows import ROWS
-from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX, REQUESTS_PER_FEED_MAX, SENDS_PER_FEED_MAX, TOPICS_REMEMBERED_MAX
+from polymq.rocketmq_limits import (
+    PROPERTIES_SIZE_BYTES_MAX,
+    REPEATS_PER_FEED_MAX,
+    REQUESTS_PER_FEED_MAX,
+    SENDS_PER_FEED_MAX,
+    TOPICS_REMEMBERED_MAX,
+)
 
 if not cython.compiled:
     from polymq.protocols.rocketmq.checksums import Checksum
     from polymq.protocols.rocketmq.extras import Keeper
     from polymq.protocols.rocketmq.fields import Fields, is_utf8, unescape
+    from polymq.protocols.rocketmq.repeats import Repeats
     from polymq.protocols.rocketmq.rows import Rows
     from polymq.protocols.rocketmq.sends import run_of
     from polymq.wire.inline import bytes_at, copy, equal_bytes, load_u32_be
@@ -44,6 +51,10 @@ _SIZE_SIZE = cython.declare(cython.Py_ssize_t, 4)
 _PREFIX_SIZE = cython.declare(cython.Py_ssize_t, 8)
 _SEND = cython.declare(cython.longlong, int(RequestCode.SEND_MESSAGE))
 _SEND_V2 = cython.declare(cython.longlong, int(RequestCode.SEND_MESSAGE_V2))
+_PULL = cython.declare(cython.longlong, int(RequestCode.PULL_MESSAGE))
+_LITE_PULL = cython.declare(cython.longlong, int(RequestCode.LITE_PULL_MESSAGE))
+_BATCHES = cython.declare(cython.longlong, int(RequestCode.SEND_BATCH_MESSAGE))
+_REPEATS_MAX = cython.declare(cython.Py_ssize_t, REPEATS_PER_FEED_MAX)
 _COLUMNS = cython.declare(cython.Py_ssize_t, events.COLUMNS)
 _PLACES = cython.declare(cython.Py_ssize_t, 5)
 _ESCAPED = cython.declare(cython.int, 1)
@@ -79,6 +90,8 @@ _SEND_FIELDS: Final = {
     b"defaultTopicQueueNums": 8,
     b"maxReconsumeTimes": 9,
 }
+# Bits of sysFlag: parts of transactions, and a body that is packed.
+_NOT_AN_APPEND = cython.declare(cython.longlong, 0xD)
 _NO_VIEW: Final = memoryview(b"")
 _NOT_PLAIN: Final = -1
 
@@ -103,6 +116,7 @@ class Decoder:
     every_request = cython.declare(cython.bint, visibility="public")
     requests_max = cython.declare(cython.Py_ssize_t, visibility="public")
     topics = cython.declare(list, visibility="readonly")
+    _repeats: Repeats
     _server: cython.bint
     _scanning: cython.bint
     _frame_size_max: cython.Py_ssize_t
@@ -121,6 +135,8 @@ class Decoder:
     _view: memoryview
     _events: list[Event]
     _first: cython.Py_ssize_t
+    _most: cython.Py_ssize_t
+    _repeated: cython.Py_ssize_t
     _used: cython.Py_ssize_t
     _extras_end: cython.Py_ssize_t
     _size_bytes: cython.longlong
@@ -142,6 +158,8 @@ class Decoder:
         `scanning` False leaves all headers to `header`, for tests: it makes no difference but in time.
         """
         self.requests_max = REQUESTS_PER_FEED_MAX
+        self._repeats = Repeats()
+        self._most = self._repeated = 0
         self.every_request = False
         self.topics = []
         self._server, self._scanning = server, scanning
@@ -159,6 +177,11 @@ class Decoder:
         self._chosen = memoryview(array("i", bytes(4 * len(_SEND_FIELDS))))
 
     @property
+    def lanes(self) -> dict[bytes, Any]:
+        """What is known of requests that may come again, by their `key`: to be filled, and emptied, by whoever answers them."""
+        return self._repeats.lanes
+
+    @property
     def need(self) -> int:
         """Bytes that the next view must have for another feed to make progress; 0: feed the rest at once."""
         return self._need
@@ -172,7 +195,6 @@ class Decoder:
         data: cython.const[cython.uchar][::1] = view
         end: cython.Py_ssize_t = len(view)
         at: cython.Py_ssize_t = 0
-        most: cython.Py_ssize_t = len(events) + self.requests_max
         assert end <= _VIEW_SIZE_BYTES_MAX
         if len(self._topic_numbers) > TOPICS_REMEMBERED_MAX:
             self.topics, self._topic_numbers, self._last_topic = [], {}, b""
@@ -180,8 +202,9 @@ class Decoder:
         self._rows.start()
         self._first = self._used = self._extras_end = 0
         self._size_bytes = 0
-        self._need = 0
-        while self._need == 0 and not self._ended and self._used < _SENDS_MAX and len(events) < most:
+        self._need = self._repeated = 0
+        self._most = len(events) + self.requests_max
+        while self._need == 0 and not self._ended and self._used < _SENDS_MAX and len(events) < self._most:
             at = self._step(data, at, end)
         self._flush(data)
         if self._ended:
@@ -273,6 +296,17 @@ class Decoder:
         if self._is_send() and self._send(data, data, body_at, end, binary):
             return
         self._flush(data)
+        key = b""
+        if self._can_repeat(end - body_at):
+            lane = self._repeats.find(fields, data, binary, fields.code == _BATCHES)
+            if lane is not None:
+                body = bytes_at(data, body_at, end - body_at)
+                self._events.append(Again(lane, fields.opaque, self._repeats.number, self._repeats.commit_offset, body))
+                if self._repeated < _REPEATS_MAX:
+                    self._repeated += 1
+                    self._most += 1
+                return
+            key = self._repeats.key
         self._events.append(
             Request(
                 fields.code,
@@ -284,6 +318,7 @@ class Decoder:
                 fields.remark(data),
                 fields.language,
                 fields.version,
+                key,
             )
         )
 
@@ -293,6 +328,16 @@ class Decoder:
     def _is_send(self) -> cython.bint:
         code: cython.longlong = self._fields.code
         return code in (_SEND_V2, _SEND) and self._server and not self.every_request and self._fields.flag & 1 == 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _can_repeat(self, body_size: cython.Py_ssize_t) -> cython.bint:
+        """Say whether this is a request of a kind that comes again and again."""
+        code: cython.longlong = self._fields.code
+        if not self._server or self.every_request or self._fields.flag & 3:
+            return False
+        return code == _BATCHES or (code in (_PULL, _LITE_PULL) and not body_size)
 
     @cython.cfunc
     def _take_unusual(
@@ -338,6 +383,7 @@ class Decoder:
         row: cython.Py_ssize_t
         start: cython.Py_ssize_t = self._extras_end
         stop: cython.Py_ssize_t
+        generic_size: cython.Py_ssize_t
         fields: Fields = self._fields
         rows: Rows = self._rows
         if end - body_at > self._body_size_max:
@@ -346,7 +392,7 @@ class Decoder:
             self._choose_letters(source)
         else:
             self._choose_names(source)
-        if not self._is_plain_batch(source) or not self._integer(source, _SYS_FLAG, _I32_MAX) or self._number & 0xC:
+        if not self._is_plain_batch(source) or not self._integer(source, _SYS_FLAG, _I32_MAX) or self._number & _NOT_AN_APPEND:
             return False
         sys_flag = self._number
         if not self._integer(source, _QUEUE, _I32_MAX):
@@ -366,6 +412,7 @@ class Decoder:
         stop = self._keep_properties(source, start)
         if stop < 0 or not self._keep_rest(source, data, start, body_at, end, sys_flag, reconsumed):
             return False
+        generic_size = self._keeper.generic_size
         rows.reserve_rows(self._used)
         row = _COLUMNS * self._used
         rows.numbers[row] = fields.opaque
@@ -376,10 +423,11 @@ class Decoder:
         rows.numbers[row + 5] = end - body_at
         rows.numbers[row + 6] = start
         rows.numbers[row + 7] = stop - start
-        rows.numbers[row + 8] = queues
+        rows.numbers[row + 8] = generic_size
+        rows.numbers[row + 9] = queues
         self._used += 1
         self._extras_end = stop
-        self._size_bytes += _RECORD_OVERHEAD + stop - start + end - body_at
+        self._size_bytes += _RECORD_OVERHEAD + generic_size + stop - start + end - body_at
         return True
 
     @cython.cfunc

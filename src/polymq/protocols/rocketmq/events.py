@@ -6,6 +6,7 @@ Plain sends come as rows of numbers, a run of them at a time; all else is an obj
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from polymq.protocols.rocketmq.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from polymq.protocols.rocketmq.sends import (
@@ -16,6 +17,7 @@ from polymq.protocols.rocketmq.sends import (
     EXTRA_AT,
     EXTRA_SIZE,
     FLAGS,
+    GENERIC_SIZE,
     ONEWAY,
     OPAQUE,
     QUEUE_ID,
@@ -33,12 +35,14 @@ __all__ = [
     "EXTRA_AT",
     "EXTRA_SIZE",
     "FLAGS",
+    "GENERIC_SIZE",
     "ONEWAY",
     "OPAQUE",
     "QUEUES",
     "QUEUE_ID",
     "TOPIC",
     "V2",
+    "Again",
     "Event",
     "Request",
     "Sends",
@@ -62,6 +66,7 @@ class Request:
     remark: str | None = None
     language: int = 0
     version: int = 0
+    key: bytes = b""  # under which `Repeats.lanes` keeps what is to be known of the next one like it; empty: it cannot be repeated
 
     @property
     def response(self) -> bool:
@@ -74,6 +79,20 @@ class Request:
         return bool(self.flag & FLAG_ONEWAY)
 
 
+@dataclass(slots=True)
+class Again:
+    """A request like one that was answered before; `lane` is what was left for it. Not frozen, as `Request`.
+
+    `number` is where a pull begins, or when a batch was born; `commit_offset` what a pull commits, -1 nothing.
+    """
+
+    lane: Any
+    opaque: int
+    number: int
+    commit_offset: int = -1
+    body: bytes = b""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """The peer broke the protocol: its connection is closed without a word, as the real broker does. Always the last event."""
@@ -81,4 +100,4 @@ class Violation:
     reason: str
 
 
-Event = Request | Sends | Violation
+Event = Request | Sends | Again | Violation

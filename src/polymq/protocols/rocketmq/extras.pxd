@@ -1,3 +1,4 @@
+from polymq.protocols.rocketmq.generic cimport Generic
 from polymq.wire.inline cimport bytes_at, copy, equal_bytes, store_i64_be, store_u32_be
 
 
@@ -7,7 +8,9 @@ cdef class Keeper:
     cdef Py_ssize_t _cluster_size
     cdef unsigned int _port
     cdef const unsigned char[::1] _cluster
+    cdef Generic _generic
     cdef readonly long long tags_code
+    cdef readonly Py_ssize_t generic_size
     cdef readonly Py_ssize_t properties_at
     cdef readonly Py_ssize_t overhead
     cpdef Py_ssize_t keep_properties(self, unsigned char[::1] extras, Py_ssize_t at, Py_ssize_t end, bint single) except? -2

@@ -13,9 +13,11 @@ from typing import Final
 
 import cython
 
+from polymq.protocols.rocketmq.generic import GENERIC
 from polymq.protocols.rocketmq.names import tag_hash_bytes
 
 if not cython.compiled:
+    from polymq.protocols.rocketmq.generic import Generic
     from polymq.wire.inline import bytes_at, copy, equal_bytes, store_i64_be, store_u32_be
 
 __all__ = ["EXTRA_VERSION", "FIXED_SIZE_BYTES", "NO_LONGER_PLAIN", "PROPERTIES_AT", "Keeper"]
@@ -42,7 +44,8 @@ class Keeper:
         self._port = born_port
         self._cluster = b"CLUSTER\x01" + cluster.encode()
         self._host_size, self._cluster_size = len(born_host), len(self._cluster)
-        self.tags_code = 0
+        self._generic: Generic = GENERIC
+        self.tags_code = self.generic_size = 0
         self.properties_at = _FIXED_SIZE - 4 + len(born_host)
         # What an extra takes beside the properties as they came.
         self.overhead = self.properties_at + len(self._cluster) + 1
@@ -54,7 +57,8 @@ class Keeper:
     ) -> cython.Py_ssize_t:
         """Tidy the properties `extras[at:end]` as the real broker does, in place; gives where they end.
 
-        WAIT, CLUSTER and what has no name or no value go, CLUSTER of ours comes to the end; `tags_code` is then the tags' hash.
+        WAIT, CLUSTER and what has no name or no value go, CLUSTER of ours comes to the end; `tags_code` is then the tags' hash, and
+        `generic_size` what key and headers that everybody sees take in the record (`generic`): 0 if there are none.
         -1: one of them says that the message is more than an append (`properties.SLOW_PROPERTIES`). Those of a batch are not asked that
         (not `single`), and keep WAIT.
         """
@@ -63,6 +67,9 @@ class Keeper:
         colon: cython.Py_ssize_t
         kept: cython.Py_ssize_t = at
         size: cython.Py_ssize_t
+        key_size: cython.Py_ssize_t = 0
+        headers_size: cython.Py_ssize_t = 0
+        is_kept: cython.bint
         self.tags_code = 0
         while start < end:
             stop = start
@@ -75,13 +82,22 @@ class Keeper:
                 size = colon - start
                 if single and _is_slow(extras, start, size):
                     return _SLOW
-                if size == 4 and equal_bytes(b"TAGS", extras, start, 4):
+                is_kept = True
+                if size == 4 and equal_bytes(b"KEYS", extras, start, 4):
+                    key_size = 4 + stop - colon - 1
+                elif size == 4 and equal_bytes(b"TAGS", extras, start, 4):
                     self.tags_code = hash_of(extras, colon + 1, stop)
-                if not (single and size == 4 and equal_bytes(b"WAIT", extras, start, 4)) and not (
-                    size == 7 and equal_bytes(b"CLUSTER", extras, start, 7)
-                ):
+                    headers_size += 8 + stop - start - 1
+                elif size == 4 and equal_bytes(b"WAIT", extras, start, 4):
+                    is_kept = not single
+                elif size == 7 and equal_bytes(b"CLUSTER", extras, start, 7):
+                    is_kept = False
+                elif not (size == 8 and equal_bytes(b"UNIQ_KEY", extras, start, 8)) and not self._generic.is_system(extras, start, size):
+                    headers_size += 8 + stop - start - 1
+                if is_kept:
                     kept = _move(extras, kept, start, stop)
             start = stop + 1
+        self.generic_size = key_size + (4 + headers_size if headers_size else 0)
         copy(extras, kept, self._cluster, 0, self._cluster_size)
         return kept + self._cluster_size
 

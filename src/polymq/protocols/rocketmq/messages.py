@@ -19,6 +19,7 @@ from polymq.errors import RemoteProtocolError
 from polymq.protocols.rocketmq import properties as property_names
 from polymq.protocols.rocketmq.codes import SysFlag
 from polymq.protocols.rocketmq.extras import EXTRA_VERSION, FIXED_SIZE_BYTES
+from polymq.protocols.rocketmq.generic import generic_of
 from polymq.protocols.rocketmq.names import tag_hash
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 from polymq.wire.batch import Message
@@ -134,7 +135,7 @@ def extra_of(message: Message) -> Extra | None:
 
 
 def make_message(body: bytes, extra: Extra) -> Message:
-    """Make the core's message of one of RocketMQ's: tags code and checksum are worked out of properties and body."""
+    """Make the core's message of one of RocketMQ's: tags code, checksum, and what others see of it, are worked out of properties and body."""
     tags = property_names.get(extra.properties, property_names.TAGS)
     complete = Extra(
         extra.flag,
@@ -148,7 +149,8 @@ def make_message(body: bytes, extra: Extra) -> Message:
         body_crc(body),
         extra.properties,
     )
-    return Message(body, extras=((ORIGIN_ROCKETMQ, make_extra(complete)),))
+    key, headers = generic_of(extra.properties)
+    return Message(body, key, headers, ((ORIGIN_ROCKETMQ, make_extra(complete)),))
 
 
 def decode_stored(view: bytes | memoryview) -> list[StoredMessage]:

@@ -20,6 +20,7 @@ __all__ = [
     "EXTRA_AT",
     "EXTRA_SIZE",
     "FLAGS",
+    "GENERIC_SIZE",
     "ONEWAY",
     "OPAQUE",
     "ORDERS",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 # The columns of a row: int32 each.
-COLUMNS: Final = 9
+COLUMNS: Final = 10
 OPAQUE: Final = 0
 FLAGS: Final = 1
 TOPIC: Final = 2  # an index of `Sends.topics`
@@ -42,7 +43,8 @@ BODY_AT: Final = 4  # in `Sends.view`
 BODY_SIZE: Final = 5
 EXTRA_AT: Final = 6  # in `Sends.extras`
 EXTRA_SIZE: Final = 7
-QUEUES: Final = 8  # how many queues the topic is to have if it is not there; 0: nothing is said about that
+GENERIC_SIZE: Final = 8  # what key and headers take in the record (`generic`)
+QUEUES: Final = 9  # how many queues the topic is to have if it is not there; 0: nothing is said about that
 
 # Bits of FLAGS.
 ONEWAY: Final = 1  # nothing may be answered
@@ -56,7 +58,7 @@ class Sends:
     """A run of sends that are nothing but appends: rows `first` to `first + count`, each COLUMNS numbers of `rows`.
 
     That is: SEND_MESSAGE and SEND_MESSAGE_V2 of a valid topic that is nobody's retry or dead-letter topic and not the broker's
-    own, with all fields that are needed, body and properties within their limits, no batch, no transaction, no delay, no reply.
+    own, with all fields that are needed, body and properties within their limits, not packed, no batch, no transaction, no delay, no reply.
     The queue may be one that is not there, or negative: any. `size_bytes` is what all of it takes in the log.
 
     Bodies lie in `view`, as it was fed; `extras` has the native extra of each message (`stored`), ready for its record. Valid until the

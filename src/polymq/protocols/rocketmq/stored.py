@@ -1,7 +1,7 @@
-"""Messages as the log keeps them and as RocketMQ's clients get them: a run of sends to records, a slice to stored messages. Hot; compiled if possible.
+"""Messages of the log as RocketMQ's clients get them: a slice to stored messages. Hot; compiled if possible.
 
-The layouts are in `extras`, `messages` and `wire/records.py`. Messages that came by other protocols have no native extra: they are born when they
-were stored, their headers are properties, and their key is KEYS. What came by RocketMQ was stored when its batch was: a delayed message
+The layouts are in `extras`, `messages` and `wire/records.py`; `send_records` is the other direction. Messages that came by other
+protocols have no native extra: they are born when they were stored, their headers are properties, and their key is KEYS. What came by RocketMQ was stored when its batch was: a delayed message
 keeps the time of its sending, and clients are to see that of its delivery. Hosts have always 4 bytes in what clients get, since
 old ones know no others: what was born elsewhere is born at 0.0.0.0.
 """
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 import cython
 
 from polymq.errors import CorruptRecord
-from polymq.protocols.rocketmq import events, messages
+from polymq.protocols.rocketmq import messages
 from polymq.protocols.rocketmq.checksums import CHECKSUM
+from polymq.protocols.rocketmq.generic import GENERIC
 from polymq.protocols.rocketmq.messages import (
     ORIGIN_ROCKETMQ,
     Extra,
@@ -27,17 +28,19 @@ from polymq.protocols.rocketmq.messages import (
     make_message,
     read_extra,
 )
-from polymq.protocols.rocketmq.sends import ORDERS
 from polymq.rocketmq_limits import PHYSICAL_OFFSET_BITS, PROPERTIES_SIZE_BYTES_MAX, RECORD_SIZE_BYTES_MAX
-from polymq.wire.batch import BODY_AT_MASK, HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, Message, encode_message
+from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, Message, encode_message
 from polymq.wire.batch import MAGIC as BATCH_MAGIC
+from polymq.wire.left_out import EXPIRED, HEADER, KEY, LARGE
+from polymq.wire.left_out import left_out as counts
 from polymq.wire.slices import Slice
 
 if not cython.compiled:
     from polymq.protocols.rocketmq.checksums import Checksum
     from polymq.protocols.rocketmq.extras import hash_of
-    from polymq.protocols.rocketmq.sends import Orders, Sends
-    from polymq.wire.inline import copy, equal_bytes, load_i64, load_u32, load_u32_be, store_i64_be, store_u32, store_u32_be
+    from polymq.protocols.rocketmq.fields import is_utf8
+    from polymq.protocols.rocketmq.generic import Generic
+    from polymq.wire.inline import copy, equal_bytes, load_i64, load_u32, load_u32_be, store_i64_be, store_u32_be
 
 if TYPE_CHECKING:
     from polymq.protocols.rocketmq.places import Place
@@ -47,7 +50,6 @@ __all__ = [
     "Extra",
     "StoredMessage",
     "decode_stored",
-    "encode_records",
     "encode_stored",
     "encode_stored_message",
     "extra_of",
@@ -57,12 +59,6 @@ __all__ = [
     "stored_room",
 ]
 
-_COLUMNS = cython.declare(cython.Py_ssize_t, events.COLUMNS)
-_BODY_AT = cython.declare(cython.Py_ssize_t, events.BODY_AT)
-_BODY_SIZE = cython.declare(cython.Py_ssize_t, events.BODY_SIZE)
-_EXTRA_AT = cython.declare(cython.Py_ssize_t, events.EXTRA_AT)
-_EXTRA_SIZE = cython.declare(cython.Py_ssize_t, events.EXTRA_SIZE)
-
 _C_HEADER_SIZE = cython.declare(cython.Py_ssize_t, 80)
 _C_OVERHEAD = cython.declare(cython.Py_ssize_t, 8)
 _C_BATCH_MAGIC = cython.declare(cython.uint, 0x514D5950)
@@ -71,8 +67,6 @@ _EXPIRY = cython.declare(cython.uint, 0x02)
 _KEY = cython.declare(cython.uint, 0x04)
 _HEADERS = cython.declare(cython.uint, 0x08)
 _EXTRAS = cython.declare(cython.uint, 0x10)
-# A record's words, those of its extras, and number and size of the one.
-_BEFORE_EXTRA = cython.declare(cython.Py_ssize_t, 17)
 _C_ORIGIN = cython.declare(cython.uchar, 2)
 
 _C_MAGIC = cython.declare(cython.uint, 0xDAA320A7)
@@ -86,68 +80,14 @@ _STORED_SIZE_MAX = cython.declare(cython.Py_ssize_t, RECORD_SIZE_BYTES_MAX)
 # hosts of 16 bytes
 _V6_BITS = cython.declare(cython.uint, 0x30)
 _NO_WANTED: Final = memoryview(array("i", [0]))
+_NOT_COUNTED: Final = counts()
+_LOST_KEY = cython.declare(cython.Py_ssize_t, KEY)
+_LOST_HEADER = cython.declare(cython.Py_ssize_t, HEADER)
+_TOO_LARGE = cython.declare(cython.Py_ssize_t, LARGE)
+_OVER = cython.declare(cython.Py_ssize_t, EXPIRED)
 
 assert (HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, BATCH_MAGIC) == (_C_HEADER_SIZE, _C_OVERHEAD, _C_BATCH_MAGIC)
 assert (ORIGIN_ROCKETMQ, messages.MAGIC) == (_C_ORIGIN, _C_MAGIC)
-# So no extra of a send can be too large for its record.
-assert PROPERTIES_SIZE_BYTES_MAX + 1024 < BODY_AT_MASK
-
-
-def encode_records(sends: Sends, order: memoryview, first: int, count: int) -> memoryview:
-    """Write a record for each of the sends `order[first : first + count]`, in that order, for `Session.publish_records`.
-
-    Cost: one copy of everything, about 20 ns each.
-    """
-    assert 0 <= first <= first + count <= min(len(order), sends.count)
-    orders: Orders = ORDERS
-    numbers: cython.int[::1] = orders.numbers_of(order)
-    target = bytearray(_records_size(sends.numbers, numbers, first, count))
-    _write_records(target, sends.data, sends.extra_bytes, sends.numbers, numbers, first, count)
-    return memoryview(target)
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def _records_size(rows: cython.int[::1], order: cython.int[::1], first: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    total: cython.Py_ssize_t = count * _BEFORE_EXTRA
-    i: cython.Py_ssize_t
-    row: cython.Py_ssize_t
-    for i in range(first, first + count):
-        row = order[i] * _COLUMNS
-        total += rows[row + _BODY_SIZE] + rows[row + _EXTRA_SIZE]
-    return total
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _write_records(
-    target: cython.uchar[::1],
-    source: cython.const[cython.uchar][::1],
-    extras: cython.const[cython.uchar][::1],
-    rows: cython.int[::1],
-    order: cython.int[::1],
-    first: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-) -> cython.Py_ssize_t:
-    at: cython.Py_ssize_t = 0
-    i: cython.Py_ssize_t
-    row: cython.Py_ssize_t
-    extra_size: cython.Py_ssize_t
-    body_size: cython.Py_ssize_t
-    for i in range(first, first + count):
-        row = order[i] * _COLUMNS
-        extra_size = rows[row + _EXTRA_SIZE]
-        body_size = rows[row + _BODY_SIZE]
-        store_u32(target, at, cython.cast(cython.uint, _BEFORE_EXTRA + extra_size + body_size))
-        store_u32(target, at + 4, _EXTRAS << 24 | cython.cast(cython.uint, _BEFORE_EXTRA + extra_size))
-        store_u32(target, at + 8, cython.cast(cython.uint, extra_size + 5))
-        target[at + 12] = _C_ORIGIN
-        store_u32(target, at + 13, cython.cast(cython.uint, extra_size))
-        copy(target, at + _BEFORE_EXTRA, extras, rows[row + _EXTRA_AT], extra_size)
-        at += _BEFORE_EXTRA + extra_size
-        copy(target, at, source, rows[row + _BODY_AT], body_size)
-        at += body_size
-    return at
 
 
 def stored_room(slice_: Slice, place: Place, size_max: int) -> int:
@@ -210,20 +150,30 @@ def _record_size(view: cython.const[cython.uchar][::1], position: cython.Py_ssiz
 
 
 def encode_stored(
-    target: bytearray, at: int, slice_: Slice, place: Place, wanted: array[int] | None, count_max: int, size_max: int
+    target: bytearray,
+    at: int,
+    slice_: Slice,
+    place: Place,
+    wanted: array[int] | None,
+    count_max: int,
+    size_max: int,
+    *,
+    now_ns: int = 0,
+    left_out: array[int] | None = None,
 ) -> tuple[int, int, int, int]:
     """Write the stored messages of a slice of our log whose tags code is `wanted` (None: all) into `target` from `at` on.
 
     Gives where they end, how many there are, the offset to go on from, and how many records have been looked at. Stops behind
     `count_max` messages and before one that would make more than `size_max` bytes, though not before the first one. What is
-    not visible (prepared), or larger than RECORD_SIZE_BYTES_MAX, is passed over.
+    not visible (prepared), larger than RECORD_SIZE_BYTES_MAX, or over at `now_ns` (0: nothing is) is passed over. What RocketMQ cannot
+    say of other protocols' messages is left out (`generic.foreign_properties` has the rule), and counted in `left_out` (`wire/left_out.py`).
 
     Limits:  `stored_room(…)` bytes of room from `at` on (asserted of each message).
     Raises:  CorruptRecord when something in the slice does not fit.
     Cost:    one copy of everything, and about 50 ns each.
     """
     assert at >= 0
-    writer = _Writer(place, wanted)
+    writer = _Writer(place, wanted, now_ns, _NOT_COUNTED if left_out is None else left_out)
     return writer.write(target, at, slice_, count_max, size_max)
 
 
@@ -263,9 +213,12 @@ class _Writer:
     _headers: cython.Py_ssize_t
     _headers_end: cython.Py_ssize_t
     _time_ns: cython.longlong
-    _tags_code: cython.longlong
+    _expiry_ns: cython.longlong
+    _now_ns: cython.longlong
+    _left_out: cython.longlong[::1]
+    _generic: Generic
 
-    def __init__(self, place: Place, wanted: array[int] | None) -> None:
+    def __init__(self, place: Place, wanted: array[int] | None, now_ns: int, left_out: array[int]) -> None:
         self._place = place
         self._topic = place.topic
         self._host = place.host
@@ -273,8 +226,11 @@ class _Writer:
         self._wanted = _NO_WANTED if wanted is None else wanted
         self._queue_id, self._port, self._number = place.queue_id, place.port, place.partition_number
         self._checksum = CHECKSUM
+        self._generic = GENERIC
+        self._now_ns = now_ns
+        self._left_out = left_out
         self._native = self._native_size = self._key = self._headers = self._headers_end = 0
-        self._time_ns = self._tags_code = 0
+        self._time_ns = self._expiry_ns = 0
 
     def write(self, target: bytearray, at: int, slice_: Slice, count_max: int, size_max: int) -> tuple[int, int, int, int]:
         """Do the work of `encode_stored`."""
@@ -302,11 +258,15 @@ class _Writer:
             size = _record_size(view, position, end)
             if visible:
                 self._look(view, position, position + (load_u32(view, position + 4) & 0xFFFFFF), time_ns)
-                if self._all or self._is_wanted(view):
+                if self._expiry_ns <= self._now_ns and self._expiry_ns:
+                    self._left_out[_OVER] += 1
+                elif self._all or self._is_wanted(view):
                     stored_size = self._stored_size(room, view, position, size)
                     if found and stored_size > size_left:
                         break
-                    if stored_size <= _STORED_SIZE_MAX:
+                    if stored_size > _STORED_SIZE_MAX:
+                        self._left_out[_TOO_LARGE] += 1
+                    else:
                         assert stored_size <= len(room) - behind
                         behind = self._write_one(room, behind, view, position, size, offset)
                         size_left -= stored_size
@@ -326,12 +286,16 @@ class _Writer:
         at: cython.Py_ssize_t = position + _C_OVERHEAD
         self._time_ns = time_ns
         self._native = self._key = self._headers = 0
+        self._expiry_ns = 0
         if flags & _TIME:
             if body - at < 8:
                 return self._misfit(position)
             self._time_ns = time_ns + load_i64(view, at)
             at += 8
         if flags & _EXPIRY:
+            if body - at < 8:
+                return self._misfit(position)
+            self._expiry_ns = load_i64(view, at)
             at += 8
         if flags & _KEY:
             self._key = at
@@ -488,7 +452,7 @@ class _Writer:
     def _write_properties(
         self, target: cython.uchar[::1], start: cython.Py_ssize_t, view: cython.const[cython.uchar][::1], dry: cython.bint
     ) -> cython.Py_ssize_t:
-        """Write key and headers of the record as properties, those that fit; `dry`: only say how much it is."""
+        """Write key and headers of the record as properties, those that can be said; `dry`: only say how much it is."""
         at: cython.Py_ssize_t = start
         name: cython.Py_ssize_t
         value: cython.Py_ssize_t
@@ -496,35 +460,47 @@ class _Writer:
         value_size: cython.Py_ssize_t
         if self._key:
             value_size = load_u32(view, self._key)
-            if value_size > 0 and value_size <= _PROPERTIES_SIZE_MAX - 6 and _is_text(view, self._key + 4, value_size):
+            if 0 < value_size <= _PROPERTIES_SIZE_MAX - 6 and _is_text(view, self._key + 4, value_size):
                 if not dry:
                     target[at] = 75  # KEYS
                     target[at + 1] = 69
                     target[at + 2] = 89
                     target[at + 3] = 83
-                    at = _write_value(target, at + 4, view, self._key + 4, value_size)
-                else:
-                    at += 6 + value_size
-        if self._headers:
-            name = self._headers
-            while name < self._headers_end:
-                name_size = load_u32(view, name)
-                value = name + 4 + name_size
-                value_size = load_u32(view, value)
-                if (
-                    name_size > 0
-                    and value_size > 0
-                    and name_size + value_size + 2 <= _PROPERTIES_SIZE_MAX - (at - start)
-                    and _is_text(view, name + 4, name_size)
-                    and _is_text(view, value + 4, value_size)
-                ):
-                    if not dry:
-                        copy(target, at, view, name + 4, name_size)
-                        at = _write_value(target, at + name_size, view, value + 4, value_size)
-                    else:
-                        at += name_size + value_size + 2
-                name = value + 4 + value_size
+                    _write_value(target, at + 4, view, self._key + 4, value_size)
+                at += 6 + value_size
+            elif not dry:
+                self._left_out[_LOST_KEY] += 1
+        name = self._headers
+        while self._headers and name < self._headers_end:
+            name_size = load_u32(view, name)
+            value = name + 4 + name_size
+            value_size = load_u32(view, value)
+            if name_size + value_size + 2 <= _PROPERTIES_SIZE_MAX - (at - start) and self._is_sayable(
+                view, name + 4, name_size, value + 4, value_size
+            ):
+                if not dry:
+                    copy(target, at, view, name + 4, name_size)
+                    _write_value(target, at + name_size, view, value + 4, value_size)
+                at += name_size + value_size + 2
+            elif not dry:
+                self._left_out[_LOST_HEADER] += 1
+            name = value + 4 + value_size
         return at - start
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _is_sayable(
+        self,
+        view: cython.const[cython.uchar][::1],
+        name: cython.Py_ssize_t,
+        name_size: cython.Py_ssize_t,
+        value: cython.Py_ssize_t,
+        value_size: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """Say whether a header can be a property: text, not the system's, and not KEYS beside a key."""
+        if name_size == 0 or value_size == 0 or (self._key and name_size == 4 and equal_bytes(b"KEYS", view, name, 4)):
+            return False
+        return _is_text(view, name, name_size) and _is_text(view, value, value_size) and not self._generic.is_system(view, name, name_size)
 
 
 @cython.cfunc
@@ -536,22 +512,24 @@ def _write_value(
     view: cython.const[cython.uchar][::1],
     start: cython.Py_ssize_t,
     size: cython.Py_ssize_t,
-) -> cython.Py_ssize_t:
+) -> cython.int:
     target[at] = 1
     copy(target, at + 1, view, start, size)
     target[at + 1 + size] = 2
-    return at + size + 2
+    return 0
 
 
 @cython.cfunc
-@cython.exceptval(check=False)
+@cython.exceptval(-1)
 def _is_text(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-    """Say whether something can be in a property: not what ends one."""
+    """Say whether something can be in a property: UTF-8, and not what ends one."""
     i: cython.Py_ssize_t
-    for i in range(at, at + size):  # noqa: SIM110  # a generator would be an object
+    seen: cython.uchar = 0
+    for i in range(at, at + size):
         if view[i] == 1 or view[i] == 2:
             return False
-    return True
+        seen |= view[i]
+    return seen < 128 or is_utf8(view, at, at + size)
 
 
 @cython.cfunc

@@ -11,7 +11,7 @@ from polymq.gateways.rocketmq.handlers import HANDLERS
 from polymq.protocols.rocketmq.batches import BatchPart, join_batch
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.encode import encode_response
-from polymq.rocketmq_limits import PULL_SIZE_BYTES_PER_FEED_MAX, REQUESTS_NS_PER_TURN_MAX
+from polymq.rocketmq_limits import ANSWERS_SIZE_BYTES_PER_CALL_MAX, REQUESTS_NS_PER_TURN_MAX
 
 from .harness import Talk, World
 
@@ -87,7 +87,7 @@ def test_requests_that_take_long_are_spread_over_turns(world: World, talk: Talk)
 
 
 def test_requests_whose_answers_are_large_wait_for_room(world: World, talk: Talk) -> None:
-    HANDLERS[7777] = lambda _client, _request: Answer(body=bytes(PULL_SIZE_BYTES_PER_FEED_MAX // 2))
+    HANDLERS[7777] = lambda _client, _request: Answer(body=bytes(ANSWERS_SIZE_BYTES_PER_CALL_MAX // 2))
     try:
         talk.stream.room = 0
         talk.stream.incoming.append(b"".join(talk.frame(7777) for _ in range(200)))
@@ -96,7 +96,7 @@ def test_requests_whose_answers_are_large_wait_for_room(world: World, talk: Talk
                 world.pump.readable(talk.connection)
             world.turn()
         waiting = talk.connection.outbox.size_bytes
-        assert PULL_SIZE_BYTES_PER_FEED_MAX < waiting < 8 * PULL_SIZE_BYTES_PER_FEED_MAX
+        assert ANSWERS_SIZE_BYTES_PER_CALL_MAX < waiting < 8 * ANSWERS_SIZE_BYTES_PER_CALL_MAX
         talk.stream.room = 1 << 40
         world.pump.writable(talk.connection)
         world.turn()

@@ -14,7 +14,7 @@ from polymq.rocketmq_limits import EXPRESSION_SIZE_MAX, TAGS_PER_SUBSCRIPTION_MA
 from .harness import World
 
 
-class Pull:
+class Lane:
     """As much of a pull as is looked at."""
 
     def __init__(self, expression: str, kind: str = "TAG") -> None:
@@ -23,8 +23,9 @@ class Pull:
 
 def codes(expression: str) -> list[int] | None:
     house: Any = None
-    pull: Any = Pull(expression)
-    found = wanted_of(house, pull)
+    client: Any = None
+    lane: Any = Lane(expression)
+    found = wanted_of(house, lane, client)
     assert isinstance(found, Wanted)
     return None if found.codes is None else list(found.codes)
 
@@ -37,8 +38,9 @@ def test_expressions_name_tags() -> None:
 
 def test_what_is_no_expression_is_told() -> None:
     house: Any = None
-    pull: Any = Pull("||")
-    answer = wanted_of(house, pull)
+    client: Any = None
+    lane: Any = Lane("||")
+    answer = wanted_of(house, lane, client)
     assert isinstance(answer, Answer)
     assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
@@ -64,8 +66,9 @@ def test_what_is_remembered_takes_so_much_memory(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("text", ["x" * (EXPRESSION_SIZE_MAX + 1), "||".join(["x"] * (TAGS_PER_SUBSCRIPTION_MAX + 1))])
 def test_an_expression_that_would_hold_up_everybody_is_refused_and_not_kept(text: str) -> None:
     house: Any = None
-    pull: Any = Pull(text)
-    answer = wanted_of(house, pull)
+    client: Any = None
+    lane: Any = Lane(text)
+    answer = wanted_of(house, lane, client)
     assert isinstance(answer, Answer)
     assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert filters._remembered.get(text) is None
@@ -73,17 +76,19 @@ def test_an_expression_that_would_hold_up_everybody_is_refused_and_not_kept(text
 
 def test_a_pull_is_worked_out_once_and_keeps_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
     house: Any = None
-    pull: Any = Pull("TagA || TagB")
-    found = wanted_of(house, pull)
-    assert pull.expression is found
+    client: Any = None
+    lane: Any = Lane("TagA || TagB")
+    found = wanted_of(house, lane, client)
+    assert lane.expression is found
     monkeypatch.setattr(filters, "_remembered", None)
-    assert wanted_of(house, pull) is found
+    assert wanted_of(house, lane, client) is found
 
 
 def test_of_a_kind_of_filter_that_is_not_supported_so_much_is_said() -> None:
     house: Any = None
-    pull: Any = Pull("a", "k" * 1000)
-    answer = wanted_of(house, pull)
+    client: Any = None
+    lane: Any = Lane("a", "k" * 1000)
+    answer = wanted_of(house, lane, client)
     assert isinstance(answer, Answer)
     assert answer.remark == f"The broker does not support consumer to filter message by {'k' * 64}"
 

@@ -138,10 +138,10 @@ def test_a_turn_looks_messages_through_for_so_long(world: World, talk: Talk, mon
     looks: list[int] = []
     encode = stored.encode_stored
 
-    def slowly(*most: Any) -> Any:
+    def slowly(*most: Any, **more: Any) -> Any:
         looks.append(1)
         world.clock.now_ns += PULL_LOOKS_NS_PER_TURN_MAX // 2
-        return encode(*most)
+        return encode(*most, **more)
 
     monkeypatch.setattr("polymq.gateways.rocketmq.pulls.encode_stored", slowly)
     pieces = [talk.pull_frame("T", 1, group=f"G{index}", flags=4, subscription="A") for index in range(10)]
@@ -203,7 +203,7 @@ def test_readers_keep_copies_of_so_many_bytes(world: World, talk: Talk, monkeypa
 
 
 def test_answers_wait_for_room(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polymq.gateways.rocketmq.pulls.PULL_SIZE_BYTES_PER_FEED_MAX", 1000)
+    monkeypatch.setattr("polymq.gateways.rocketmq.pulls.ANSWERS_SIZE_BYTES_PER_CALL_MAX", 1000)
     monkeypatch.setattr("polymq.server.pump.OUTBOX_SIZE_BYTES_LOW", 1000)
     talk.put("T", b"x" * 400)
     talk.stream.room = 0

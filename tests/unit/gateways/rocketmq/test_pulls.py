@@ -8,10 +8,12 @@ from polymq.gateways.rocketmq.answers import SEE
 from polymq.protocols.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import tag_hash
 from polymq.rocketmq_limits import PULL_SCAN_RECORDS_MAX
+from polymq.wire.batch import Message
+from polymq.wire.left_out import EXPIRED, HEADER
 from polymq.wire.slices import MessageBatch
 from tests.unit.core.fakes import FakeReader
 
-from .harness import MS, Members, Talk, Told, World, bodies, messages
+from .harness import MS, SECOND_NS, Members, Talk, Told, World, bodies, messages
 
 FIELDS = {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"}
 
@@ -339,6 +341,25 @@ def test_a_bug_of_ours_ends_a_pull_and_nothing_else(world: World, talk: Talk, mo
     assert world.house.holds.count == 0
     monkeypatch.undo()
     assert len(bodies(talk.pull("T"))) == 1 + held
+
+
+def test_a_pull_passes_over_what_is_over_by_its_own_time(world: World, talk: Talk) -> None:
+    session = talk.client.session
+    session.create_topic("T", partitions=1)
+    end_ns = world.clock.wall_ns() + 10 * SECOND_NS
+    session.publish_messages("T", [Message(b"short", expiry_ns=end_ns), Message(b"long", headers=((b"", b"v"),))], origin=4)
+    world.turn()
+    assert bodies(talk.pull("T")) == [b"short", b"long"]
+    world.wait(10)
+    assert bodies(talk.pull("T")) == [b"long"]
+    counts = world.broker.left_out.of("rocketmq")
+    assert (counts[EXPIRED], counts[HEADER]) == (1, 2)
+    # All of it is over: the client is told to go on behind it.
+    session.publish_messages("T", [Message(b"over", expiry_ns=1)], origin=4)
+    world.turn()
+    answer = talk.pull("T", 2)
+    assert answer is not None
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "3")
 
 
 @pytest.mark.parametrize(("most", "count"), [(0, 5), (100, 1), (600, 1), (1100, 2), (1600, 3)])

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import zlib
+from dataclasses import replace
+
+import cramjam
 import pytest
 
 from polymq.core.access import Action, Permission, Principal
@@ -186,6 +190,24 @@ def test_a_batch_is_stored_in_a_row(world: World, talk: Talk) -> None:
     assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"i": "DELAY\x013"}, batch).code == ResponseCode.MESSAGE_ILLEGAL
     assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"m": False}, batch).ext["queueOffset"] == "4"
     assert bodies(talk.pull("T", 4)) == [batch]
+
+
+@pytest.mark.parametrize("properties", ["", "TIMER_DELIVER_MS\x011\x02"])
+def test_a_packed_body_is_stored_unpacked(world: World, talk: Talk, properties: str) -> None:
+    """Other protocols' clients could make nothing of it."""
+    world.house.settings = replace(world.house.settings, body_size_bytes_max=5000)
+    for index, (body, flag, stored, stored_flag) in enumerate(
+        [
+            (zlib.compress(bytes(5000)), 0x301, bytes(5000), 0),
+            (bytes(cramjam.zstd.compress(b"z" * 100)), 0x203, b"z" * 100, 2),
+            (zlib.compress(bytes(5001)), 0x301, zlib.compress(bytes(5001)), 0x301),
+            (b"none", 1, b"none", 1),
+        ]
+    ):
+        assert talk.put("T", body, f=flag, properties=properties).code == 0
+        world.wait(1)
+        (message,) = messages(talk.pull("T", index))
+        assert (message.body, message.sys_flag, message.body_crc) == (stored, stored_flag, zlib.crc32(stored) & 0x7FFFFFFF)
 
 
 def test_a_message_that_was_sent_back_too_often_is_a_dead_letter(world: World, talk: Talk) -> None:

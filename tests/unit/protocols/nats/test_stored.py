@@ -27,11 +27,14 @@ def expected(message: LiveMessage) -> Message:
     """What the log should have of a message, found out slowly."""
     block, body = message.payload[: message.header_size], message.payload[message.header_size :]
     extras = []
+    headers = lines_of(block)
     if message.reply:
         extras.append((ORIGIN_NATS, b"R" + message.reply))
-    if block and header_block(lines_of(block)) != block:
+    if block and (header_block(headers) != block or b"reply-to" in dict(headers)):
         extras.append((ORIGIN_NATS, b"H" + block))
-    return Message(body, headers=lines_of(block), extras=tuple(extras))
+    if message.reply:
+        headers += ((b"reply-to", message.reply),)
+    return Message(body, headers=headers, extras=tuple(extras))
 
 
 def encoded(*messages: LiveMessage, first: int = 0) -> bytes:
@@ -47,6 +50,10 @@ def encoded(*messages: LiveMessage, first: int = 0) -> bytes:
         (b"NATS/1.0\r\nA: b\r\n\r\n", ((b"A", b"b"),), True),
         (b"NATS/1.0\r\nA: 1\r\nA: 2\r\nb: \r\n\r\n", ((b"A", b"1"), (b"A", b"2"), (b"b", b"")), True),
         (b"NATS/1.0\r\nA:b\r\n\r\n", ((b"A", b"b"),), False),
+        (b"NATS/1.0\r\nreply-to: b\r\n\r\n", ((b"reply-to", b"b"),), False),
+        (b"NATS/1.0\r\nreply-te: b\r\n\r\n", ((b"reply-te", b"b"),), True),
+        (b"NATS/1.0\r\nA B: b\r\n\r\n", ((b"A B", b"b"),), False),
+        (b"NATS/1.0\r\nA\x7f: b\r\n\r\n", ((b"A\x7f", b"b"),), False),
         (b"NATS/1.0\r\n A :  b \r\n\r\n", ((b" A ", b"b"),), False),
         (b"NATS/1.0\r\nA: b\t\r\n\r\n", ((b"A", b"b"),), False),
         (b"NATS/1.0\r\nA: b\nc\r\n\r\n", ((b"A", b"b\nc"),), False),
@@ -71,9 +78,9 @@ def test_headers_are_seen_by_others_and_the_block_is_kept_if_they_do_not_tell_it
     assert expected(message) == found
 
 
-pieces = st.lists(st.sampled_from((b"NATS/1.0\r\n", b"\r\n", b"A", b": ", b":", b" ", b"\t", b"\r", b"\n", b"value")), max_size=12).map(
-    b"".join
-)
+pieces = st.lists(
+    st.sampled_from((b"NATS/1.0\r\n", b"\r\n", b"A", b"reply-to", b": ", b":", b" ", b"\t", b"\r", b"\n", b"value")), max_size=12
+).map(b"".join)
 blocks = st.one_of(pieces, pieces.map(lambda piece: b"NATS/1.0\r\n" + piece + b"\r\n\r\n"), st.binary(max_size=30))
 messages = st.builds(
     lambda block, body, reply: LiveMessage(b"s", block + body, reply, header_size=len(block)),

@@ -8,7 +8,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from polymq.protocols.rocketmq import decode
-from polymq.protocols.rocketmq.events import COLUMNS, EXTRA_SIZE, FLAGS, OPAQUE, QUEUE_ID, Event, Request, Sends, Violation
+from polymq.protocols.rocketmq.events import COLUMNS, EXTRA_SIZE, FLAGS, GENERIC_SIZE, OPAQUE, QUEUE_ID, Event, Request, Sends, Violation
 from polymq.protocols.rocketmq.header import Header, encode_binary
 from polymq.protocols.rocketmq.settings import RocketmqSettings
 
@@ -71,7 +71,9 @@ def told(event: Event) -> list[tuple[Any, ...]]:
     if isinstance(event, Sends):
         assert event.count > 0
         rows = range(event.first, event.first + event.count)
-        assert event.size_bytes == sum(17 + event.rows[COLUMNS * row + EXTRA_SIZE] + len(event.body(row)) for row in rows)
+        assert event.size_bytes == sum(
+            17 + event.rows[COLUMNS * row + EXTRA_SIZE] + event.rows[COLUMNS * row + GENERIC_SIZE] + len(event.body(row)) for row in rows
+        )
         return [
             (
                 "SEND",
@@ -86,7 +88,7 @@ def told(event: Event) -> list[tuple[Any, ...]]:
         ]
     if isinstance(event, Violation):
         return [("VIOLATION", event.reason)]
-    return [tuple(getattr(event, name) for name in Request.__slots__)]
+    return [tuple(getattr(event, name) for name in Request.__slots__ if name != "key")]
 
 
 def run(stream: bytes, cuts: Iterable[int] = (), *, module: ModuleType = decode, **options: Any) -> list[tuple[Any, ...]]:

@@ -36,6 +36,8 @@ raws = st.sampled_from(
         b"CLUSTER\x01X\x02KEYS\x01k",
         b"\x02\x02junk",
         b"TAGS\x01\xc3\xa9",
+        b"KEYS\x01a b\x02user\x01value\x02UNIQ_KEY\x01F\x02KEYS\x01last",
+        b"a\x01b\x02" * 30,
     ]
 )
 parts = st.builds(BatchPart, st.binary(max_size=20), raws, st.integers(-(2**31), 2**31 - 1))
@@ -59,7 +61,7 @@ def test_records_are_those_of_the_messages(given_parts: list[BatchPart], outer: 
         wanted = parse(part.properties + b"\x02" + outer) | {"CLUSTER": "C"}
         assert parse(extra.properties) == wanted
         again = make_message(part.body, Extra(part.flag, 0x301, 5, b"\x0a\0\0\1", 99, 2, properties=extra.properties))
-        assert (again.body, again.extras) == (message.body, message.extras)
+        assert (again.body, again.key, again.headers, again.extras) == (message.body, message.key, message.headers, message.extras)
 
 
 @both

@@ -12,13 +12,13 @@ from tests.unit.protocols.nsq.streams import interpreted
 
 plain = interpreted("polymq.protocols.rocketmq.sends")
 both = pytest.mark.parametrize("module", [sends, plain], ids=["as built", "interpreted"])
-NAMES = ("OPAQUE", "FLAGS", "TOPIC", "QUEUE_ID", "BODY_AT", "BODY_SIZE", "EXTRA_AT", "EXTRA_SIZE", "QUEUES")
+NAMES = ("OPAQUE", "FLAGS", "TOPIC", "QUEUE_ID", "BODY_AT", "BODY_SIZE", "EXTRA_AT", "EXTRA_SIZE", "GENERIC_SIZE", "QUEUES")
 
 
 @both
 def test_rows_are_read_by_their_columns(module: object) -> None:
     assert [getattr(module, name) for name in NAMES] == list(range(sends.COLUMNS))
-    rows = memoryview(array("i", [0] * sends.COLUMNS + [9, 1, 1, 3, 1, 4, 2, 2, 6]))
+    rows = memoryview(array("i", [0] * sends.COLUMNS + [9, 1, 1, 3, 1, 4, 2, 2, 0, 6]))
     view, extras, topics = memoryview(b"-body"), memoryview(bytearray(b"--xy")), ["T", "U"]
     for run in (
         module.Sends(view, rows, extras, topics, first=1, count=1, size_bytes=23),  # type: ignore[attr-defined]

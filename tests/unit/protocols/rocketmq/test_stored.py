@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,18 +14,16 @@ from hypothesis import strategies as st
 
 from polymq.errors import CorruptRecord
 from polymq.protocols.rocketmq import stored
-from polymq.protocols.rocketmq.decode import Decoder
-from polymq.protocols.rocketmq.encode import by_queue
-from polymq.protocols.rocketmq.events import Event, Sends
+from polymq.protocols.rocketmq.generic import foreign_properties
 from polymq.protocols.rocketmq.ids import physical_offset
 from polymq.protocols.rocketmq.messages import ORIGIN_ROCKETMQ, Extra, StoredMessage, decode_stored, extra_of, make_extra, make_message
 from polymq.protocols.rocketmq.names import tag_hash
 from polymq.protocols.rocketmq.places import Place
 from polymq.wire import records
+from polymq.wire.left_out import EXPIRED, HEADER, KEY, LARGE, left_out
 from polymq.wire.records import Message
 from polymq.wire.slices import Slice
 from tests.unit.protocols.nsq.streams import interpreted
-from tests.unit.protocols.rocketmq.frames import HOST, PORT, SETTINGS, binary_send, send
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,75 +55,34 @@ def slice_of_messages(messages: Sequence[Message]) -> Slice:
 
 
 def read(
-    slice_: Slice, *, wanted: Sequence[int] | None = None, count_max: int = 32, size_max: int = 1 << 20, module: ModuleType = stored
+    slice_: Slice,
+    *,
+    wanted: Sequence[int] | None = None,
+    count_max: int = 32,
+    size_max: int = 1 << 20,
+    module: ModuleType = stored,
+    **more: Any,
 ) -> tuple[list[StoredMessage], int, int]:
     """Encode and decode a slice; what is written must fit the room that was asked for."""
     target = bytearray(5 + module.stored_room(slice_, PLACE, size_max))
     codes = None if wanted is None else array("i", wanted)
-    end, count, offset, scanned = module.encode_stored(target, 5, slice_, PLACE, codes, count_max, size_max)
+    end, count, offset, scanned = module.encode_stored(target, 5, slice_, PLACE, codes, count_max, size_max, **more)
     found = decode_stored(bytes(target[5:end]))
     assert len(found) == count
     assert offset == slice_.offset + scanned
     return found, offset, scanned
 
 
-def sent(stream: bytes) -> Sends:
-    events: list[Event] = []
-    Decoder(SETTINGS, born_host=HOST, born_port=PORT).feed(memoryview(stream), events)
-    (sends,) = events
-    assert isinstance(sends, Sends)
-    return sends
-
-
-@both
-def test_sends_become_records_and_leave_as_they_came(module: ModuleType) -> None:
-    sends = sent(send(b"one") + binary_send(b"", i="") + send(b"three", h=-1, f=-3 & ~12, j=4))
-    order, _ = by_queue(sends)
-    data = module.encode_records(sends, order, 0, 3)
-    assert len(data) == sends.size_bytes
-    batch = batch_of(bytes(data), 3)
-    assert records.check(batch, 0, len(batch)) is None
-    found, _, _ = read(slice_of(batch, 3), module=module)
-    one = StoredMessage(
-        "T",
-        3,
-        100,
-        physical_offset(7, 100),
-        b"one",
-        KEPT,
-        7,
-        0,
-        zlib.crc32(b"one") & 0x7FFFFFFF,
-        1795212447778,
-        HOST,
-        PORT,
-        TIME_MS,
-        b"\x0a\0\0\2",
-        20911,
-        0,
-        0,
-    )
-    assert found[0] == one
-    assert (found[1].body, found[1].properties, found[1].queue_offset) == (b"", b"CLUSTER\x01DefaultCluster", 101)
-    assert (found[2].flag, found[2].reconsume_times, found[2].body) == (-1, 4, b"three")
-    assert found[2].sys_flag & 0xFF == 0x01
-    some = module.encode_records(sends, order, 1, 1)
-    assert len(some) < len(data)
-
-
-@both
-def test_what_python_writes_is_the_same(module: ModuleType) -> None:
-    sends = sent(send(b"hello"))
-    order, _ = by_queue(sends)
-    extra = Extra(7, 0, 1795212447778, HOST, PORT, properties=KEPT)
-    assert bytes(module.encode_records(sends, order, 0, 1)) == records.encode_message(make_message(b"hello", extra))
-
-
 messages = st.builds(
     lambda body, key, headers, extras, delta, expiry: Message(body, key, headers, extras, TIME_NS + delta, expiry),
     st.binary(max_size=20),
     st.one_of(st.none(), st.binary(max_size=5)),
-    st.lists(st.tuples(st.one_of(st.just(b"TAGS"), st.binary(max_size=4)), st.binary(max_size=4)), max_size=3).map(tuple),
+    st.lists(
+        st.tuples(
+            st.one_of(st.sampled_from([b"TAGS", b"KEYS", b"WAIT", b"__CRC32#", "é".encode()]), st.binary(max_size=4)), st.binary(max_size=4)
+        ),
+        max_size=3,
+    ).map(tuple),
     st.lists(
         st.one_of(
             st.tuples(st.just(2), st.just(make_extra(Extra(5, 1, 9, born_port=8, tags_code=77, properties=b"a\x01b\x02")))),
@@ -147,8 +105,7 @@ def expected(message: Message, offset: int) -> StoredMessage:
         host = extra.born_host if len(extra.born_host) == 4 else bytes(4)
         facts = (extra.flag, extra.sys_flag, extra.body_crc, extra.born_ms, host, extra.born_port)
         return stored_message(*place, extra.properties, *facts, TIME_MS)
-    pairs = [(b"KEYS", message.key or b""), *message.headers]
-    kept = b"".join([name + b"\x01" + value + b"\x02" for name, value in pairs if name and value and not {1, 2} & {*name, *value}])
+    kept, _, _ = foreign_properties(message.key, message.headers)
     time_ms = message.time_ns // 1_000_000
     return stored_message(*place, kept, 0, 0, crc, time_ms, b"\x0a\0\0\2", 20911, time_ms)
 
@@ -241,6 +198,27 @@ def test_properties_of_headers_stay_below_their_limit() -> None:
     assert message.properties == b"a\x01" + b"x" * 20_000 + b"\x02c\x01z\x02"
 
 
+@both
+def test_what_cannot_be_said_is_counted(module: ModuleType) -> None:
+    headers = ((b"", b"v"), (b"n", b""), (b"bad", b"\xff"), (b"WAIT", b"v"), (b"KEYS", b"v"), (b"good", b"v"))
+    slice_ = slice_of_messages([native("A", bytes(17 * 1024 * 1024)), Message(b"", b"k", headers), Message(b"", b"\x01"), native("A")])
+    counts = left_out()
+    found, _, _ = read(slice_, module=module, left_out=counts)
+    assert [message.properties for message in found] == [b"KEYS\x01k\x02good\x01v\x02", b"", b"TAGS\x01A\x02"]
+    assert (counts[KEY], counts[HEADER], counts[LARGE], counts[EXPIRED]) == (1, 5, 1, 0)
+
+
+@both
+def test_what_is_over_is_passed_over(module: ModuleType) -> None:
+    slice_ = slice_of_messages([Message(b"a", expiry_ns=10), Message(b"b"), replace(native("A"), expiry_ns=11)])
+    counts = left_out()
+    for now_ns, bodies in ((0, [b"a", b"b", b"x"]), (9, [b"a", b"b", b"x"]), (10, [b"b", b"x"]), (11, [b"b"])):
+        found, offset, scanned = read(slice_, module=module, now_ns=now_ns, left_out=counts)
+        assert [message.body for message in found] == bodies
+        assert (offset, scanned) == (103, 3)
+    assert counts[EXPIRED] == 3
+
+
 def test_a_message_can_be_shown_as_that_of_another_topic() -> None:
     (message,) = decode_stored(stored.encode_stored_message(native("A"), 5, PLACE, topic=b"Other", stored_ns=9_000_000))
     assert (message.topic, message.queue_offset, message.store_ms) == ("Other", 5, 9)
@@ -267,13 +245,6 @@ def test_damage_is_found(module: ModuleType) -> None:
         slice_ = slice_of(bytes(damaged), 1)
         with pytest.raises(CorruptRecord):
             read(slice_, module=module)
-
-
-def test_orders_outside_the_rows_are_our_own_mistakes() -> None:
-    sends = sent(send())
-    order, _ = by_queue(sends)
-    with pytest.raises(AssertionError):
-        stored.encode_records(sends, order, 0, 2)
 
 
 def test_the_origin_is_the_logs() -> None:

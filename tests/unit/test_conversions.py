@@ -1,0 +1,52 @@
+"""docs/CONVERSIONS.md says what is so: it is written by sending samples. And what its tables cannot show: the largest bodies, many messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polymq.limits import MESSAGE_SIZE_BYTES_MAX
+from polymq.wire.slices import MessageBatch
+from tests.conversions.page import page
+from tests.conversions.publishers import FIELDS, PUBLISHERS, Sample
+from tests.conversions.world import NAMES, World
+
+PAGE = Path(__file__).parents[2] / "docs" / "CONVERSIONS.md"
+
+
+def test_the_page_is_what_would_be_written() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "make conversions writes it again"
+
+
+def test_the_largest_body_reaches_every_reader() -> None:
+    """So nothing that the log takes is too large for anybody: settings of one protocol are for what it publishes."""
+    world = World()
+    body = bytes(range(256)) * (MESSAGE_SIZE_BYTES_MAX // 256)
+    world.core.session.publish(world.topic, MessageBatch.of([body]), origin=9)
+    for name in NAMES:
+        (seen,) = world.read(name)
+        assert seen.body == body, name
+
+
+@pytest.mark.parametrize("publisher", sorted(PUBLISHERS))
+def test_every_reader_gets_every_message_once_and_in_order(publisher: str) -> None:
+    world = World()
+    bodies = [b"%d" % number for number in range(200)]
+    for body in bodies:
+        headers = (("number", body.decode()),) if "headers" in FIELDS[publisher] else ()
+        PUBLISHERS[publisher](world, Sample(body, headers=headers))
+    for name in NAMES:
+        found = world.read(name)
+        while name == "NSQ" and len(found) < len(bodies):  # it has a hundred at a time
+            for seen in found[-100:]:
+                world.say("NSQ", b"FIN %b\n" % seen.id)
+            found += world.read(name)
+        if name == "PHPMQ":  # so has it
+            assert [seen.body for seen in found] == bodies[:100]
+            continue
+        assert [seen.body for seen in found] == bodies
+        for seen in found:
+            if seen.headers:
+                assert seen.headers == ((b"number", seen.body),)
+    assert sum(world.broker.left_out.of("nats")) + sum(world.broker.left_out.of("rocketmq")) == 0
