@@ -19,6 +19,7 @@ __all__ = [
     "FRAME_SIZE_BYTES_MAX",
     "GROUPS_DELETED_PER_REQUEST_MAX",
     "GROUPS_PER_HEARTBEAT_MAX",
+    "GROUP_OFFSETS_PER_TOPIC_MAX",
     "GROUP_SIZE_BYTES_MAX",
     "HASHED_SIZE_PER_HEARTBEAT_MAX",
     "HEADER_SIZE_BYTES_MAX",
@@ -157,6 +158,9 @@ assert REGISTRATION_TOPICS_MAX * (2 * TOPIC_SIZE_BYTES_MAX + 130) < REGISTRATION
 CLIENT_ID_SIZE_MAX: Final = 512
 # A process with so many groups says 1 MB every 30 seconds, which is what a body may have.
 GROUPS_PER_HEARTBEAT_MAX: Final = 2_000
+# Groups come by committing, whatever they are called, and stay: each keeps an offset of 8 bytes for each queue of the topic. 4,096 groups
+# of the largest topic, a million of one with four queues.
+GROUP_OFFSETS_PER_TOPIC_MAX: Final = 4 * 1024 * 1024
 # From so many topics a group is taken in one turn: 20 ms.
 GROUPS_DELETED_PER_REQUEST_MAX: Final = 1_000
 # Clients in groups, of consumers and producers: about 500 bytes each. Ten thousand processes with ten groups each.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from typing import Any
 
-from tests.interop.rocketmq_cases import GROUPED, heartbeat
+from tests.interop.rocketmq_cases import GROUPED, heartbeat, lock_body
 from tests.interop.rocketmq_dialogue import Stage, Talk, pull, send, send_long, shown
 from tests.interop.rocketmq_frame_cases import CASES
-from tests.interop.rocketmq_raw import Frame, batch_body, properties
+from tests.interop.rocketmq_raw import BINARY, Frame, batch_body, properties
 
 __all__ = ["CASES"]
 
@@ -162,6 +163,133 @@ def replies_go_to_who_has_asked(stage: Stage) -> None:
     replier.connection.close()
     nobody = text.replace("WORD-asker", "WORD-nobody")
     other = stage.broker("other")
-    other.ask(325, send("DefaultCluster_REPLY_TOPIC", nobody), b"reply", note="to nobody")
-    other.ask(325, send("DefaultCluster_REPLY_TOPIC", properties(MSG_TYPE="reply")), b"reply", note="to no name")
+    other.ask(325, send("DefaultCluster_REPLY_TOPIC", nobody), b"reply", note="to nobody", hidden=["queueOffset"])
+    other.ask(325, send("DefaultCluster_REPLY_TOPIC", properties(MSG_TYPE="reply")), b"reply", note="to no name", hidden=["queueOffset"])
     assert number
+
+
+@case
+def returns_whose_level_is_none(stage: Stage) -> None:
+    stage.topic("zero")
+    talk = stage.broker()
+    found = talk.ask(11, pull("WORD-t"), quietly=True)
+    assert found is not None
+    given = {
+        "offset": str(int.from_bytes(found.body[28:36], "big")),
+        "group": "WORD-consumers",
+        "originTopic": "nowhere",
+        "originMsgId": "id",
+    }
+    talk.ask(36, given, note="no level")
+    talk.ask(36, {**given, "delayLevel": "many"}, note="many")
+    talk.ask(36, {**given, "offset": "12345", "delayLevel": "many"}, note="of nothing")
+    talk.ask(36, {**given, "delayLevel": "1", "maxReconsumeTimes": "many"}, note="as often as many times")
+    talk.ask(36, {**given, "delayLevel": "2147483647"}, note="the last level")
+    talk.await_offset("%RETRY%WORD-consumers", 1)
+    talk.ask(11, pull("%RETRY%WORD-consumers"), note="what has come back")
+
+
+@case
+def keys_of_either_kind(stage: Stage) -> None:
+    stage.topic()
+    talk = stage.broker()
+    unique = "7F00000100000000000000000000AB0"
+    for number in range(3):
+        text = properties(KEYS="one two  three", UNIQ_KEY=f"{unique}{number}")
+        talk.ask(310, send("WORD-t", text), b"%d" % number, quietly=True)
+    query = {"topic": "WORD-t", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": "1999999999999"}
+    patiently(talk, 12, {**query, "key": f"{unique}2"}, note="the last, which has all before it known")
+    for key in ("one", "three", "", "one two", f"{unique}1", f"{unique}1".lower()):
+        talk.ask(12, {**query, "key": key}, note=repr(key))
+        talk.ask(12, {**query, "key": key, "_UNIQUE_KEY_QUERY": "true"}, note=f"{key!r} as a unique one")
+
+
+@case
+def consumers_who_ask_whether_they_may_filter(stage: Stage) -> None:
+    stage.topic()
+    talk = stage.broker()
+    subscription = {"classFilterMode": False, "codeSet": [], "subString": "a > 1", "subVersion": 1, "tagsSet": [], "topic": "WORD-t"}
+    for kind in ("TAG", "SQL92", "odd", ""):
+        body = {"clientId": "WORD-c", "group": "WORD-g", "subscriptionData": {**subscription, "expressionType": kind}}
+        talk.ask(46, {}, json.dumps(body).encode(), note=repr(kind))
+    talk.ask(46, {}, b"", note="nothing")
+
+
+@case
+def a_pull_of_a_topic_that_goes(stage: Stage) -> None:
+    stage.topic("zero")
+    talk, other = stage.broker(), stage.broker("other")
+    waiting = {name: talk.named(value) for name, value in pull("WORD-t", queueOffset="1", sysFlag="6", suspendTimeoutMillis="2000").items()}
+    number = talk.connection.begin(11, waiting)
+    time.sleep(0.3)
+    other.ask(215, {"topic": "WORD-t"}, note="delete")
+    answer = talk.connection.answer(number, timeout_s=10.0)
+    stage.note(f"held -> {answer.code} {answer.remark}")
+
+
+@case
+def bodies_that_are_packed(stage: Stage) -> None:
+    stage.topic()
+    talk = stage.broker()
+    packed = zlib.compress(b"body " * 20, 5)
+    for flag in ("1", "769", "257", "513", "768", "0"):
+        talk.ask(310, send("WORD-t", f=flag), packed, note=f"flag {flag}")
+    talk.ask(310, send("WORD-t", properties(DELAY="1"), f="769"), packed, note="later", hidden=["queueOffset"])
+    batch = batch_body([(packed, ""), (b"plain", "")])
+    talk.ask(320, send("WORD-t", f="769", m="true"), batch, note="together")
+    talk.await_offset("WORD-t", 9)
+    found = talk.ask(11, pull("WORD-t", queueOffset="1"), note="as they were sent")
+    assert found is not None
+    talk.ask(33, {"offset": str(int.from_bytes(found.body[28:36], "big"))}, note="one of them")
+
+
+@case
+def numbers_that_are_nearly_ones(stage: Stage) -> None:
+    stage.topic("zero")
+    talk = stage.broker()
+    for text in (" 0", "0 ", "+0", "-0", "00", "0x0", "1e0", "0.0", "0_0", "true", "null"):
+        talk.ask(30, {"topic": "WORD-t", "queueId": text}, note=f"the end of {text!r}")
+        talk.ask(14, {**GROUPED, "queueId": text}, note=f"a position in {text!r}")
+        talk.ask(31, {"topic": "WORD-t", "queueId": text}, note=f"the beginning of {text!r}")
+        for name in ("queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset", "subVersion", "suspendTimeoutMillis"):
+            talk.ask(11, pull("WORD-t", **{name: text}), note=f"a pull whose {name} is {text!r}")
+
+
+@case
+def the_binary_form_of_everything(stage: Stage) -> None:
+    stage.topic("zero")
+    talk = stage.broker()
+    requests: list[tuple[int, dict[str, Any], bytes]] = [
+        (310, send("WORD-t", properties(KEYS="a", TAGS="b")), b"x"),
+        (10, send_long("WORD-t"), b"y"),
+        (320, send("WORD-t", m="true"), batch_body([(b"1", ""), (b"2", "")])),
+        (14, GROUPED, b""),
+        (15, {**GROUPED, "commitOffset": "1"}, b""),
+        (14, GROUPED, b""),
+        (29, {"topic": "WORD-t", "queueId": "0", "timestamp": "0"}, b""),
+        (38, {"consumerGroup": "nobody"}, b""),
+        (34, {}, b'{"clientID":"WORD-c","producerDataSet":[{"groupName":"WORD-p"}]}'),
+        (41, {}, lock_body("WORD-c", 0)),
+        (42, {}, lock_body("WORD-c", 0)),
+        (33, {"offset": "77777777777"}, b""),
+        (35, {"clientID": "WORD-c", "producerGroup": "WORD-p"}, b""),
+    ]
+    for code, ext, body in requests:
+        talk.ask(code, ext, body, serialize=BINARY)
+    talk.await_offset("WORD-t", 5)
+    talk.ask(11, pull("WORD-t"), serialize=BINARY)
+
+
+@case
+def what_is_left_out(stage: Stage) -> None:
+    stage.topic("zero")
+    names, talk = stage.names(), stage.broker()
+    names.ask(101, {"namespace": "WORD"}, note="a value without its name")
+    names.ask(101, {"key": "WORD"}, note="a value of nothing")
+    names.ask(219, {}, note="all values of nothing")
+    names.ask(224, {}, note="the topics of no cluster")
+    talk.ask(207, {"groupName": "with blank"}, note="a group that cannot be")
+    fields = pull("WORD-t", sysFlag="5")
+    talk.ask(11, {name: value for name, value in fields.items() if name != "commitOffset"}, note="a pull that commits nothing")
+    for name in ("d", "l"):
+        talk.ask(310, send("WORD-t", **{name: ""}), b"x", note=f"an empty {name}")

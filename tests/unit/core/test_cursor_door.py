@@ -8,6 +8,8 @@ from polymq.core.access import Action, Permission, Principal
 from polymq.core.cursor_group import NOT_COMMITTED
 from polymq.core.patterns import EVERYTHING
 from polymq.errors import Refusal, RefusalCode
+from polymq.limits import OFFSET_BITS
+from polymq.wire.records import Message
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -36,3 +38,27 @@ def test_partitions_that_are_not_there(single: World, partition: int) -> None:
     with pytest.raises(Refusal) as refused:
         single.session.cursor("u", "g", 0)
     assert refused.value.code is RefusalCode.TOPIC_NOT_FOUND
+
+
+def test_what_waits_is_read_by_the_number_of_its_log_by_who_may_read_its_topic(single: World) -> None:
+    single.session.create_topic("t")
+    _ticket, message_id = single.session.publish_later("t", 0, [Message(b"x")], origin=2, delay_ns=10**12)
+    number = message_id >> OFFSET_BITS
+    single.turn()
+    assert single.session.schedule_log(number).readable == 1
+    single.restart()
+    assert single.session.schedule_log(number).readable == 1
+    only = Permission(frozenset({Action.SUBSCRIBE}), EVERYTHING, (EVERYTHING,))
+    stranger, elsewhere = Principal("x", permissions=(only,)), Principal("x", "elsewhere")
+    partition = single.broker.catalogue.topics["", "t"].partitions[0].number
+    for session, asked, code in (
+        (single.broker.session(stranger), number, RefusalCode.FORBIDDEN),
+        (single.broker.session(elsewhere), number, RefusalCode.MESSAGE_NOT_FOUND),
+        (single.session, partition, RefusalCode.MESSAGE_NOT_FOUND),
+    ):
+        with pytest.raises(Refusal) as refused:
+            session.schedule_log(asked)
+        assert refused.value.code is code
+    single.session.delete_topic("t")
+    with pytest.raises(Refusal):
+        single.session.schedule_log(number)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Handler = Callable[["RocketmqClient", Request], "Answer | None"]
 
 __all__ = [
+    "SEE",
     "TOO_MANY",
     "Answer",
     "Handler",
@@ -36,6 +37,8 @@ __all__ = [
     "truth",
 ]
 
+# What RocketMQ puts behind some of its words.
+SEE: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 # With SYSTEM_BUSY.
 TOO_MANY: Final = "too many questions wait for the disk"
 _INTEGER_SIZE_MAX: Final = 20  # digits and sign of 64 bits
@@ -121,7 +124,8 @@ def integer(request: Request, name: str, default: int | None = None) -> int:
             raise RequestProblem(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is null")
         return default
     try:
-        if len(value) > _INTEGER_SIZE_MAX:
+        # Python reads blanks and underlines as well.
+        if len(value) > _INTEGER_SIZE_MAX or "_" in value or value != value.strip():
             raise ValueError
         found = int(value)
     except ValueError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.access import Action
 from polymq.errors import RemoteProtocolError
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed
+from polymq.gateways.rocketmq.answers import SEE, Answer, RequestProblem, failed
 from polymq.protocols.rocketmq.bodies import parse_client_config, subscription_of
 from polymq.protocols.rocketmq.codes import ResponseCode
 from polymq.rocketmq_limits import (
@@ -29,8 +29,8 @@ __all__ = ["EVERYTHING", "NOT_LATEST", "Wanted", "check_filter", "wanted_of"]
 
 TAG: Final = "TAG"
 NOT_LATEST: Final = "the consumer's subscription not latest"
-_NO_GROUP: Final = "the consumer's group info not exist"
-_NO_SUBSCRIPTION: Final = "the consumer's subscription not exist"
+_NO_GROUP: Final = "the consumer's group info not exist" + SEE
+_NO_SUBSCRIPTION: Final = "the consumer's subscription not exist" + SEE
 _PARSE_FAILED: Final = "parse the consumer's subscription failed"
 _KIND_SHOWN_MAX: Final = 64
 # About as much memory as they take; of expressions with the hashes of their tags.

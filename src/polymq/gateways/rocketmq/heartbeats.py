@@ -17,7 +17,7 @@ from polymq.gateways.rocketmq.joining import read_body, require_group
 from polymq.gateways.rocketmq.members import Joining, Subscription
 from polymq.protocols.rocketmq.bodies import parse_heartbeat
 from polymq.protocols.rocketmq.codes import Language, RequestCode, ResponseCode
-from polymq.protocols.rocketmq.names import group_problem, is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
+from polymq.protocols.rocketmq.names import is_valid_group, is_valid_topic, retry_topic, tag_hash, to_core
 from polymq.rocketmq_limits import (
     CLIENT_ID_SIZE_MAX,
     EXPRESSION_SIZE_MAX,
@@ -164,7 +164,7 @@ def _delete_group(client: RocketmqClient, request: Request) -> Answer:
     """Forget where a group is in each topic, if that is asked for, so that its topics need not wait for it any more."""
     name = required(request, "groupName")
     if not is_valid_group(name):
-        raise RequestProblem(ResponseCode.SYSTEM_ERROR, group_problem(name) or "")
+        return Answer()
     # As 4.9 calls it, and as 5.x does.
     if not (truth(request, "removeOffset") or truth(request, "cleanOffset")):
         return Answer()

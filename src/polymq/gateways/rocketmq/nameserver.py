@@ -13,7 +13,7 @@ import orjson
 
 from polymq.core.access import Action
 from polymq.errors import Refusal
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, integer, required, truth
+from polymq.gateways.rocketmq.answers import SEE, Answer, RequestProblem, integer, required, truth
 from polymq.gateways.rocketmq.registry import MASTER, SILENCE_NS, BrokerEntry
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import AUTO_CREATE_TOPIC, NOT_TO_BE_SENT_TO, is_valid_topic, to_topic
@@ -38,8 +38,7 @@ __all__ = ["HANDLERS", "NO_ROUTE", "own_address"]
 # Read, write, and (the template) inherited by new topics.
 _PERM: Final = 6
 _PERM_TEMPLATE: Final = 7
-# With the line that RocketMQ puts behind it.
-NO_ROUTE: Final = "No topic route info in name server for the topic: %s\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+NO_ROUTE: Final = "No topic route info in name server for the topic: %s" + SEE
 _ADDRESS: Final = re.compile(r"[\[\]A-Za-z0-9._:-]{1,255}:[0-9]{1,5}")
 _NAME: Final = re.compile(r"[ -~]+")
 _NS_PER_MS: Final = 1_000_000
@@ -154,9 +153,10 @@ def _topics(client: RocketmqClient, _request: Request) -> Answer:
 
 def _topics_of_cluster(client: RocketmqClient, request: Request) -> Answer:
     """224: every topic of one cluster."""
-    cluster = required(request, "cluster")
+    cluster = request.ext.get("cluster")
     own = _own_topics(client) if cluster == client.house.facts.cluster else []
-    return _list_answer([*own, *client.house.registry.some_topics(TOPIC_LIST_MAX + 1, cluster)])
+    others = client.house.registry.some_topics(TOPIC_LIST_MAX + 1, cluster) if cluster else []
+    return _list_answer([*own, *others])
 
 
 def _system_topics(client: RocketmqClient, _request: Request) -> Answer:
@@ -259,13 +259,13 @@ def _delete_topic(client: RocketmqClient, request: Request) -> Answer:
 
 def _no_value(_client: RocketmqClient, request: Request) -> Answer:
     """101: there are no values."""
-    namespace, key = required(request, "namespace"), required(request, "key")
+    namespace, key = request.ext.get("namespace", "null"), request.ext.get("key", "null")
     return Answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
 
 
 def _no_values(_client: RocketmqClient, request: Request) -> Answer:
     """219: there are no values."""
-    return Answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {required(request, 'namespace')}")
+    return Answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.ext.get('namespace', 'null')}")
 
 
 HANDLERS: Final[dict[int, Handler]] = {

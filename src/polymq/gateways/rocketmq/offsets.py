@@ -9,7 +9,7 @@ from polymq.errors import Refusal, RefusalCode, StoreFailed
 from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, failed, integer, refused, required, small
 from polymq.limits import NAME_SIZE_BYTES_MAX, OFFSET_MAX
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
-from polymq.rocketmq_limits import YOUNG_QUEUE_SIZE_BYTES_MAX
+from polymq.rocketmq_limits import GROUP_OFFSETS_PER_TOPIC_MAX, YOUNG_QUEUE_SIZE_BYTES_MAX
 from polymq.wire.records import parse_header
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def commit(session: Session, topic: str, group: str, queue_id: int, offset: int)
     kept = NOT_COMMITTED if offset < 0 else min(max(offset, log.start), OFFSET_MAX)
     if kept == NOT_COMMITTED and session.cursor(topic, group, queue_id) == NOT_COMMITTED:
         return False
+    found = session.broker.catalogue.topics[session.principal.namespace, topic]
+    if group not in found.groups and (len(found.groups) + 1) * len(found.partitions) > GROUP_OFFSETS_PER_TOPIC_MAX:
+        raise Refusal(RefusalCode.LIMIT_REACHED, f"topic {topic} has as many groups as it can keep: {len(found.groups)}")
     session.commit_offset(topic, group, queue_id, kept, ahead=True)
     return True
 

@@ -6,7 +6,7 @@ A pull is answered straight from the log into one buffer; no message is an objec
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from polymq.errors import Refusal, RefusalCode
 from polymq.gateways.effects import Send
@@ -83,6 +83,8 @@ class Lane:
         self.topic = topic
         self.name = name
         self.queue_id, _, count_max, self.flags, size_max, suspend_ms, self.version, _ = numbers
+        if self.flags & _COMMIT and "commitOffset" not in request.ext:
+            raise RequestProblem(ResponseCode.SYSTEM_ERROR, "the custom field <commitOffset> is null")
         if count_max < 0:
             raise RequestProblem(ResponseCode.SYSTEM_ERROR, "the custom field <maxMsgNums> is negative")
         self.count_max = min(max(count_max, 1), MESSAGE_COUNT_PER_PULL_MAX)
@@ -155,20 +157,26 @@ _Numbers = tuple[int, int, int, int, int, int, int, int]
 
 def _numbers(ext: dict[str, str]) -> _Numbers | None:
     """Read what a pull says in numbers, if nothing is wrong with them: queue, offset, messages, flags, bytes, time to wait, version, commit."""
+    get = ext.get
     try:
-        found = (
-            int(ext["queueId"]),
-            int(ext["queueOffset"]),
-            int(ext["maxMsgNums"]),
-            int(ext["sysFlag"]),
-            int(ext.get("maxMsgBytes", 0)),
-            int(ext.get("suspendTimeoutMillis", 0)),
-            int(ext.get("subVersion", 0)),
-            int(ext.get("commitOffset", -1)),
+        said = (
+            ext["queueId"],
+            ext["queueOffset"],
+            ext["maxMsgNums"],
+            ext["sysFlag"],
+            get("maxMsgBytes", "0"),
+            get("suspendTimeoutMillis", "0"),
+            get("subVersion", "0"),
+            get("commitOffset", "-1"),
         )
+        found = tuple(map(int, said))
     except (KeyError, ValueError):
         return None
-    return found if -_I32 <= min(found) and max(found[0], found[2], found[3], found[4]) < _I32 and max(found) < _I64 else None
+    # Python reads blanks and underlines as well.
+    if not "".join(said).replace("-", "").isdigit():
+        return None
+    small_enough = -_I32 <= min(found) and max(found[0], found[2], found[3], found[4]) < _I32 and max(found) < _I64
+    return cast("_Numbers", found) if small_enough else None
 
 
 def _numbers_one_by_one(request: Request) -> _Numbers:
@@ -192,7 +200,7 @@ def _pull(client: RocketmqClient, request: Request) -> Answer | None:
     try:
         name = house.topics.core_name(topic)
     except RequestProblem:
-        return no_topic(topic)
+        return no_topic(topic, gap=" ")
     numbers = _numbers(request.ext)
     if numbers is None:  # something is wrong, or unusual: what it is, in words
         numbers = _numbers_one_by_one(request)
@@ -215,7 +223,7 @@ def _locate(client: RocketmqClient, lane: Lane) -> Answer | None:
         lane.log = session.log_for(lane.name, lane.group, max(lane.queue_id, 0))
     except Refusal as refusal:
         if refusal.code is RefusalCode.TOPIC_NOT_FOUND:
-            return no_topic(topic) if house.topics.queues(session, topic) is None else _no_queue(client, lane)
+            return no_topic(topic, gap=" ") if house.topics.queues(session, topic) is None else _no_queue(client, lane)
         return refused(refusal)
     if lane.queue_id < 0:
         return _no_queue(client, lane)
@@ -310,7 +318,7 @@ def go_on(pull: Pull) -> None:
     try:
         pull.place = Waiting.NOWHERE
         if pull.number not in client.house.broker.catalogue.owners:
-            _answer(pull, no_topic(pull.lane.topic))
+            _answer(pull, no_topic(pull.lane.topic, gap=" "))
             return
         found = wanted_of(client.house, pull.lane, client)
         if isinstance(found, Answer):
@@ -438,8 +446,7 @@ def _read_on(pull: Pull, reader: Reader) -> None:
             buffer, at, piece, spot, wanted, count_left, size_left, now_ns=now_ns, left_out=house.left_out
         )
         if count_left < lane.count_max and end - at > size_left:
-            # Only the first message of an answer may be larger than there is room for.
-            reader.seek(pull.next)
+            # Only the first message of an answer may be larger than there is room for: the next pull has to find it again.
             break
         at, pull.next = end, next_offset
         count_left -= count
@@ -448,8 +455,6 @@ def _read_on(pull: Pull, reader: Reader) -> None:
         scan_size_left -= piece.end - piece.position
         behind = pull.next < piece.offset + piece.count
         if behind or count_left <= 0 or size_left <= 0 or scan_left <= 0 or scan_size_left <= 0:
-            break
-        if wanted is None and pull.next >= pull.log.readable:
             break
     if count_left < lane.count_max:
         house.holds.end(pull)

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal
-from polymq.gateways.rocketmq.answers import Answer, failed, integer, loose, refused, required
+from polymq.gateways.rocketmq.answers import SEE, Answer, RequestProblem, failed, integer, loose, refused, required, small
 from polymq.gateways.rocketmq.delays import Deferred
 from polymq.gateways.rocketmq.joining import require_group
 from polymq.gateways.rocketmq.queries import look_up
 from polymq.protocols.rocketmq import properties as names
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.generic import foreign_properties
-from polymq.protocols.rocketmq.ids import offset_message_id, parse_physical_offset
-from polymq.protocols.rocketmq.names import dead_letter_topic, is_valid_group, retry_topic, to_core, to_topic
+from polymq.protocols.rocketmq.ids import offset_message_id
+from polymq.protocols.rocketmq.names import dead_letter_topic, is_valid_group, retry_topic, to_core
 from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, body_of, extra_of, make_message
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 
@@ -57,7 +57,7 @@ class Return:
 
 def unknown_group(group: str) -> Answer:
     """Say that there cannot be such a group."""
-    remark = f"subscription group not exist, {group[:256]} \nSee http://rocketmq.apache.org/docs/faq/ for further details."
+    remark = f"subscription group not exist, {group[:256]} {SEE}"
     return Answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
 
@@ -84,28 +84,26 @@ def _send_back(client: RocketmqClient, request: Request) -> Answer | None:
         return unknown_group(group)
     require_group(client.session, group)
     said = loose(request, "maxReconsumeTimes", RECONSUME_TIMES_MAX) if request.ext.get("maxReconsumeTimes") else None
-    wanted = Return(
-        group, integer(request, "offset"), loose(request, "delayLevel", 0), times_max=reconsume_times_max(said, request.version)
-    )
-    house = client.house
-    place = parse_physical_offset(wanted.physical)
-    try:
-        topic = None if place is None else to_topic(house.inner.place_of(place[0])[0])
-    except Refusal:
-        topic = None
-    if topic is None:
-        return _not_found(wanted.physical)
-    require_group(client.session, group, (topic,))
+    level, problem = _level(request)
+    wanted = Return(group, integer(request, "offset"), level, times_max=reconsume_times_max(said, request.version))
 
     def then(found: Found | None) -> None:
         try:
-            answer = _not_found(wanted.physical) if found is None else take_back(client, found, wanted)
+            answer = _not_found(wanted.physical) if found is None else problem or take_back(client, found, wanted)
         except Refusal as refusal:
             answer = refused(refusal)
         client.answer(request, answer)
 
     look_up(client, wanted.physical, then, group=group)
     return None
+
+
+def _level(request: Request) -> tuple[int, Answer | None]:
+    """Read how long the message is to wait; with what is wrong with that, which the real broker finds behind the message."""
+    try:
+        return small(request, "delayLevel"), None
+    except RequestProblem as problem:
+        return 0, problem.answer
 
 
 def _not_found(physical: int) -> Answer:

@@ -237,7 +237,7 @@ def read_sending(request: Request) -> Sending:
         flag=small(request, names["flag"]),
         born_ms=integer(request, names["born_ms"]),
         reconsume=optional(request, names["reconsume_times"], 0),
-        max_reconsume=optional(request, names["max_reconsume"], _RECONSUME_TIMES_MAX) if most else None,
+        max_reconsume=optional(request, names["max_reconsume"], _RECONSUME_TIMES_MAX) if most is not None else None,
         default_queues=optional(request, names["default_queues"], 0),
         batch=truth(request, names["batch"]),
     )
@@ -302,7 +302,7 @@ def _check_queue(client: RocketmqClient, sending: Sending) -> None:
     made = _new_queues(client, sending)
     queues = topics.queues(session, sending.topic)
     if queues is None and not made:
-        raise RequestProblem(ResponseCode.TOPIC_NOT_EXIST, f"topic[{sending.topic}] not exist, apply first please!")
+        raise RequestProblem(ResponseCode.TOPIC_NOT_EXIST, no_topic(sending.topic).remark or "")
     queues = topics.ensure(session, sending.topic, made)
     if sending.queue_id >= queues:
         raise RequestProblem(ResponseCode.SYSTEM_ERROR, _illegal_queue(client, sending.topic, sending.queue_id, queues))

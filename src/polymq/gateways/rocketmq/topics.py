@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.core.access import Action
 from polymq.errors import Refusal, RefusalCode
-from polymq.gateways.rocketmq.answers import Answer, RequestProblem, failed, required, small
+from polymq.gateways.rocketmq.answers import SEE, Answer, RequestProblem, failed, required, small
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.header import dump_json
 from polymq.protocols.rocketmq.names import group_of, is_system_topic, to_core, topic_problem
@@ -97,9 +97,9 @@ class Topics:
         return None if found is None else len(found.partitions)
 
 
-def no_topic(topic: str) -> Answer:
-    """Say that a topic is not there."""
-    return Answer(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+def no_topic(topic: str, *, gap: str = "") -> Answer:
+    """Say that a topic is not there; the real broker leaves a gap where it is pulled from."""
+    return Answer(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{gap}{SEE}")
 
 
 def _is_reserved(client: RocketmqClient, topic: str) -> bool:

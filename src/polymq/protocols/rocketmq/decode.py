@@ -377,8 +377,8 @@ class Decoder:
         """Make a row of a send whose header was scanned from `source`; False if it is not only an append."""
         sys_flag: cython.longlong
         queue_id: cython.longlong
-        reconsumed: cython.longlong = 0
-        queues: cython.longlong = 0
+        reconsumed: cython.longlong
+        queues: cython.longlong
         topic: cython.int
         row: cython.Py_ssize_t
         start: cython.Py_ssize_t = self._extras_end
@@ -398,15 +398,13 @@ class Decoder:
         if not self._integer(source, _QUEUE, _I32_MAX):
             return False
         queue_id = self._number
-        if self._chosen[_RECONSUMED] >= 0:
-            if not self._integer(source, _RECONSUMED, _I32_MAX):
-                return False
-            reconsumed = self._number
-        if self._chosen[_QUEUES] >= 0:
-            if not self._integer(source, _QUEUES, _I32_MAX):
-                return False
-            queues = self._number
-        if self._is_said(_RECONSUMED_MAX) and not self._integer(source, _RECONSUMED_MAX, _I32_MAX):
+        if not self._optional(source, _RECONSUMED):
+            return False
+        reconsumed = self._number
+        if not self._optional(source, _QUEUES):
+            return False
+        queues = self._number
+        if not self._optional(source, _RECONSUMED_MAX):
             return False
         topic = self._topic_number(source)
         if topic < 0:
@@ -482,10 +480,10 @@ class Decoder:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _is_said(self, chosen: cython.Py_ssize_t) -> cython.bint:
-        """Say whether a field is there, and not empty."""
-        i: cython.Py_ssize_t = self._chosen[chosen]
-        return i >= 0 and self._fields.places[i + 3] > 0
+    def _optional(self, source: cython.const[cython.uchar][::1], chosen: cython.Py_ssize_t) -> cython.bint:
+        """Read a number of 32 bits that may be left out into `_number`, 0 then; False if it is none."""
+        self._number = 0
+        return self._chosen[chosen] < 0 or self._integer(source, chosen, _I32_MAX)
 
     @cython.cfunc
     @cython.exceptval(check=False)

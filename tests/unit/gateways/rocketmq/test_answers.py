@@ -18,12 +18,12 @@ def request(**ext: str) -> Request:
     return Request(1, 2, 0, ext)
 
 
-@pytest.mark.parametrize(("text", "value"), [("5", 5), ("-1", -1), (" 7 ", 7), (str((1 << 63) - 1), (1 << 63) - 1)])
+@pytest.mark.parametrize(("text", "value"), [("5", 5), ("-1", -1), ("+7", 7), (str((1 << 63) - 1), (1 << 63) - 1)])
 def test_numbers_come_as_text(text: str, value: int) -> None:
     assert integer(request(n=text), "n") == value
 
 
-@pytest.mark.parametrize("text", ["x", "1.5", "", "9" * 19, "9" * 100_000, "0x1"])
+@pytest.mark.parametrize("text", ["x", "1.5", "", "9" * 19, "9" * 100_000, "0x1", " 7", "7 ", "1_000"])
 def test_what_is_no_number_is_named(text: str) -> None:
     with pytest.raises(RequestProblem, match="<n>"):
         integer(request(n=text), "n")

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from polymq.gateways.effects import SendAfter
 from polymq.gateways.rocketmq.answers import Answer
 from polymq.gateways.rocketmq.client import packed
 from polymq.gateways.rocketmq.handlers import HANDLERS
+from polymq.protocols.rocketmq.batches import BatchPart, join_batch
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.encode import encode_response
 from polymq.rocketmq_limits import ANSWERS_SIZE_BYTES_PER_CALL_MAX, REQUESTS_NS_PER_TURN_MAX
@@ -14,6 +16,7 @@ from polymq.rocketmq_limits import ANSWERS_SIZE_BYTES_PER_CALL_MAX, REQUESTS_NS_
 from .harness import Talk, World
 
 if TYPE_CHECKING:
+    from polymq.gateways.effects import Effect
     from polymq.gateways.rocketmq.client import RocketmqClient
     from polymq.protocols.rocketmq.events import Request
 
@@ -52,6 +55,16 @@ def test_whoever_wants_no_answer_gets_none(talk: Talk) -> None:
     talk.send(talk.frame(9999, oneway=True), talk.frame(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": 0}, oneway=True))
     assert talk.hear() == []
     assert not talk.closed
+
+
+def test_what_wants_no_answer_counts_for_the_disk_all_the_same(talk: Talk) -> None:
+    talk.put("T")
+    said = {"a": "P", "b": "T", "e": 0, "f": 0, "g": 1, "h": 0, "m": "true"}
+    effects: list[Effect] = []
+    talk.client.feed(memoryview(talk.frame(RequestCode.SEND_BATCH_MESSAGE, said, join_batch([BatchPart(b"x")]), oneway=True)), effects)
+    (effect,) = effects
+    assert isinstance(effect, SendAfter)
+    assert (effect.data, effect.publishes) == (b"", True)
 
 
 def test_requests_that_take_long_are_spread_over_turns(world: World, talk: Talk) -> None:

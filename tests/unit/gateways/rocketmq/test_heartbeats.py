@@ -320,7 +320,8 @@ def test_a_group_is_deleted_with_its_offsets_in_every_topic_and_no_channel_of_it
     assert (answer.code, groups(world)) == (0, [("U", "H"), ("V", "G")])
     assert answer.ticket is not None
     assert caller.ask(DELETE, groupName="G", said={field: "true"}).code == 0
-    for wrong in ({}, {"groupName": "a b"}):
+    assert caller.ask(DELETE, groupName="a b", said={field: "true"}).code == 0
+    for wrong in ({}, {"group": "G"}):
         assert caller.ask(DELETE, said={**wrong, field: "true"}).code == ResponseCode.SYSTEM_ERROR
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from polymq.gateways.effects import Send, WantWritable
 from polymq.protocols.rocketmq import stored
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.rocketmq_limits import PULL_LOOKS_NS_PER_TURN_MAX
@@ -12,6 +13,7 @@ from tests.unit.core.fakes import FakeReader
 from .harness import SECOND_NS, Members, Talk, Told, World, bodies
 
 if TYPE_CHECKING:
+    from polymq.gateways.effects import Effect
     from polymq.wire.slices import Slice
 
 
@@ -213,6 +215,19 @@ def test_answers_wait_for_room(world: World, talk: Talk, monkeypatch: pytest.Mon
         world.turn()
     assert len([bodies(answer) for answer in talk.hear()]) == 10
     assert not talk.client.pulls
+
+
+def test_who_does_not_take_its_answers_gets_no_more(talk: Talk) -> None:
+    talk.put("T", b"x")
+    client = talk.client
+    client.full([])
+    effects: list[Effect] = []
+    client.feed(memoryview(talk.pull_frame("T")), effects)
+    assert [type(effect) for effect in effects] == [WantWritable]
+    effects.clear()
+    client.writable(effects)
+    assert [type(effect) for effect in effects] == [Send]
+    assert not client.pulls
 
 
 def test_many_whose_time_is_over_are_answered_over_some_turns(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -363,3 +363,13 @@ def test_a_connection_that_ends_takes_its_broker_along() -> None:
     names.register("broker-b", "u", caller=other)
     names.house.registry.disconnected(cast("object", other))
     assert names.house.registry.brokers() == []
+
+
+def test_what_is_left_out_is_called_null() -> None:
+    names = Names()
+    names.caller.session.create_topic("orders")
+    for code, said in ((RequestCode.GET_KV_CONFIG, " Key: null"), (RequestCode.GET_KVLIST_BY_NAMESPACE, "")):
+        found = names.answer(code)
+        assert (found.code, found.remark) == (ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: null{said}")
+    assert orjson.loads(names.answer(RequestCode.GET_TOPICS_BY_CLUSTER).body) == {"topicList": []}
+    assert orjson.loads(names.answer(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="").body) == {"topicList": []}

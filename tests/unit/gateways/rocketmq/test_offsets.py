@@ -106,6 +106,17 @@ def test_a_group_without_a_name_is_none(world: World, talk: Talk) -> None:
     assert talk.ask(UPDATE, {"topic": "", "queueId": 0, "commitOffset": 1}).code == 0
 
 
+def test_a_topic_has_so_many_groups_and_they_go_on(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polymq.gateways.rocketmq.offsets.GROUP_OFFSETS_PER_TOPIC_MAX", 3 * 4)
+    for group in ("A", "B", "C"):
+        assert commit(talk, 1, group=group).code == 0
+    refused = commit(talk, 1, group="D")
+    assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "topic T has as many groups as it can keep: 3")
+    assert commit(talk, 2, group="C").code == 0
+    world.core.session.delete_group("T", "A")
+    assert commit(talk, 1, group="D").code == 0
+
+
 def test_a_group_of_another_kind_is_refused_in_words(world: World, talk: Talk) -> None:
     world.core.session.create_group("T", "G")
     for answer in (commit(talk, 3), query(talk)):
@@ -156,6 +167,7 @@ def test_offsets_by_time(world: World, talk: Talk) -> None:
     assert talk.ask(search, ext | {"timestamp": later - 5000, "boundaryType": "UPPER"}).ext["offset"] == "4"
     assert talk.ask(search, ext | {"timestamp": later + 99}).ext["offset"] == "6"
     assert talk.ask(search, ext | {"timestamp": -5}).ext["offset"] == "0"
+    assert talk.ask(search, ext | {"timestamp": 0, "boundaryType": "UPPER"}).ext["offset"] == "0"
     assert talk.ask(search, ext | {"timestamp": 0, "topic": "U"}).ext["offset"] == "0"
     assert talk.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, ext | {"topic": "U"}).ext["timestamp"] == "-1"
 

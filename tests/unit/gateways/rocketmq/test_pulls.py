@@ -4,6 +4,7 @@ import pytest
 
 from polymq.core.access import Action, Permission, Principal
 from polymq.core.patterns import EVERYTHING
+from polymq.gateways.rocketmq.answers import SEE
 from polymq.protocols.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 from polymq.protocols.rocketmq.names import tag_hash
 from polymq.rocketmq_limits import PULL_SCAN_RECORDS_MAX
@@ -197,11 +198,11 @@ def test_the_subscription_of_the_group_counts(world: World) -> None:
     talk.put("T", b"b", properties="TAGS\x01B")
     answer = talk.pull("T")
     assert answer is not None
-    assert (answer.code, answer.remark) == (24, "the consumer's group info not exist")
+    assert (answer.code, answer.remark) == (24, f"the consumer's group info not exist{SEE}")
     members.told["G", "U"] = Told()
     answer = talk.pull("T")
     assert answer is not None
-    assert (answer.code, answer.remark) == (24, "the consumer's subscription not exist")
+    assert (answer.code, answer.remark) == (24, f"the consumer's subscription not exist{SEE}")
     members.told["G", "T"] = Told(codes=frozenset({tag_hash("B")}))
     assert bodies(talk.pull("T")) == [b"b"]
     members.told["G", "T"] = Told(codes=frozenset())
@@ -375,3 +376,21 @@ def test_messages_come_from_one_piece_of_the_log_after_the_other(
     assert answer.ext["nextBeginOffset"] == str(count)
     rest = talk.pull("T", count, maxMsgNums=1)
     assert (count == 5 and rest is None) or [body[:1] for body in bodies(rest)] == [b"%d" % count]
+
+
+@pytest.mark.parametrize("field", ["queueId", "queueOffset", "maxMsgNums", "sysFlag", "maxMsgBytes", "suspendTimeoutMillis", "subVersion"])
+@pytest.mark.parametrize("text", [" 0", "0 ", "0_0", "", "1.0", "0x0"])
+def test_numbers_are_what_java_takes_for_numbers(talk: Talk, field: str, text: str) -> None:
+    talk.put("T")
+    answer = talk.pull("T", **{field: text})  # type: ignore[arg-type]
+    assert answer is not None
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"the custom field <{field}> is no number")
+    assert bodies(talk.pull("T", maxMsgNums="+32", commitOffset="-1")) == [b"x"]
+
+
+def test_a_pull_that_commits_says_what(talk: Talk) -> None:
+    talk.put("T")
+    said = {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
+    assert bodies(talk.ask(RequestCode.PULL_MESSAGE, said | {"sysFlag": 0})) == [b"x"]
+    answer = talk.ask(RequestCode.PULL_MESSAGE, said | {"sysFlag": 1})
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "the custom field <commitOffset> is null")

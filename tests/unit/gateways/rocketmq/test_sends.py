@@ -60,7 +60,8 @@ def test_a_topic_gets_as_many_queues_as_its_first_sender_asks_for(world: World, 
 def test_what_is_no_number_is_found_also_where_nobody_needs_it(talk: Talk, field: str) -> None:
     talk.put("T")
     said = {"a": "P", "b": "T", "e": 0, "f": 0, "g": 1, "h": 0}
-    assert talk.ask(RequestCode.SEND_MESSAGE_V2, said | {field: "x"}).code == ResponseCode.SYSTEM_ERROR
+    for wrong in ("x", ""):
+        assert talk.ask(RequestCode.SEND_MESSAGE_V2, said | {field: wrong}).code == ResponseCode.SYSTEM_ERROR
     assert talk.ask(RequestCode.SEND_MESSAGE_V2, said | {field: "7"}).code == 0
     long = {"producerGroup": "P", "topic": "T", "queueId": 0, "sysFlag": 0, "bornTimestamp": 1, "flag": 0}
     name = {"d": "defaultTopicQueueNums", "l": "maxReconsumeTimes"}[field]
@@ -125,6 +126,16 @@ def test_without_auto_creation_the_topic_has_to_be_there(world: World, talk: Tal
     world.core.session.create_topic("T")
     assert talk.put("T").code == 0
     assert talk.put("T", queue=1).code == ResponseCode.SYSTEM_ERROR  # others make topics of one queue
+
+
+def test_a_topic_that_is_not_there_is_told_as_rocketmq_tells_it(world: World, talk: Talk) -> None:
+    world.house.auto_create_topics = False
+    see = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+    for properties in ("", "DELAY\x013"):
+        assert talk.put("T", properties=properties).remark == f"topic[T] not exist, apply first please!{see}"
+    answer = talk.pull("T")
+    assert answer is not None
+    assert answer.remark == f"topic[T] not exist, apply first please! {see}"
 
 
 def test_the_old_names_of_the_fields_do_as_well(talk: Talk) -> None:

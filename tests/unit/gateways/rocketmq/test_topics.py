@@ -108,3 +108,12 @@ def test_names_are_escaped_and_remembered_up_to_a_limit(world: World, monkeypatc
     for queue in range(5):
         assert topics.place("T", queue, 7, b"\x7f\0\0\1").queue_id == queue
         assert topics.place("T", queue, 7, b"\x7f\0\0\1") is topics.place("T", queue, 7, b"\x7f\0\0\1")
+
+
+def test_names_are_remembered_up_to_a_limit(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polymq.gateways.rocketmq.topics.TOPICS_REMEMBERED_MAX", 3)
+    topics = world.house.topics
+    for number in range(10):
+        assert topics.sent_to(f"T{number}") == (f"T{number}", 4)
+        assert len(topics._sent_to) <= 3
+        assert len(topics._core_names) <= 3
