@@ -9,7 +9,6 @@ from polymq.core.cursor_group import CursorGroup
 from polymq.core.session import Session
 from polymq.core.windows import Windows
 from polymq.gateways.effects import Send
-from polymq.gateways.phpmq.tcp import PhpmqGateway
 from polymq.gateways.rocketmq import pulls, returns, sends
 from polymq.gateways.rocketmq.answers import Answer
 from polymq.testing.others import OTHERS_FROM
@@ -101,21 +100,6 @@ def put_back_loses_the_copy() -> Iterator[None]:
         return careless
 
     with replaced(Windows, "renew", make):
-        yield
-
-
-@bug
-def freed_slot_does_not_wait_for_the_journal() -> Iterator[None]:
-    """A message goes out in a slot before it is written down that the slot is free."""
-
-    def make(promise: Any) -> Any:
-        def hasty(self: PhpmqGateway, effects: Any) -> None:
-            self._settled = False
-            promise(self, effects)
-
-        return hasty
-
-    with replaced(PhpmqGateway, "_promise", make):
         yield
 
 
