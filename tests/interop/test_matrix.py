@@ -153,7 +153,6 @@ def gaps(row: Row, reader: Reader) -> list[str]:
 
 def test_the_kill_was_on_the_way(row: Row) -> None:
     assert BATCH_LEFT < row.killed_at < COUNT - BATCH_LEFT
-    assert any(tries > 1 for tries in row.tries), "no publish was under way"
     for name, reader in row.readers.items():
         assert reader.back_at > 0, name
         assert reader.back_at < reader.seen_count, name
