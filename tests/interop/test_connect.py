@@ -383,7 +383,8 @@ def test_a_group_of_rocketmq_begins_where_it_is_told(server: PolymqServer, topic
     async def go() -> None:
         async with polymq.connect(f"rocketmq://{server.rocketmq}") as broker:
             await broker.publish(topic, b"old")
-            for number, begin in enumerate(("first", datetime.now(UTC) - timedelta(minutes=1))):
+            begins: list[str | datetime] = ["first", datetime.now(UTC) - timedelta(minutes=1)]
+            for number, begin in enumerate(begins):
                 async with broker.subscribe(topic, f"{topic}-{number}", begin=begin) as subscription:
                     assert (await take(subscription)).body == b"old"
         for other in ("nsq", "nats", "phpmq"):
