@@ -273,8 +273,8 @@ async def _go(wanted: Wanted) -> int:
                 await showing
             if tally.moved or not has_failed:
                 seconds = time.monotonic() - begun
-                is_idle = wanted.options.ends_when_idle and not has_failed and not engine.has_stopped
-                _note(summary(tally, seconds, idle_seconds=(wanted.idle_seconds or 0.0) if is_idle else 0.0))
+                idle_seconds = (wanted.idle_seconds or 0.0) if engine.has_idled else 0.0
+                _note(summary(tally, seconds, idle_seconds=idle_seconds))
     if engine.has_stopped and not wanted.follows:
         return INTERRUPTED
     return 0 if tally.is_whole else LEFT_OUT

@@ -166,6 +166,7 @@ class Bridge:
     ) -> None:
         self.tally = tally
         self.has_stopped = False
+        self.has_idled = False  # it ended because nothing came
         self._source = source
         self._target = target
         self._options = options
@@ -247,6 +248,7 @@ class Bridge:
                     break
                 if not batch:
                     if self._options.ends_when_idle and was_empty and held.is_empty:
+                        self.has_idled = True
                         break
                     continue
                 if left is not None:

@@ -177,7 +177,9 @@ def test_it_stops_behind_a_number_of_messages() -> None:
 def test_idle_is_the_end_only_when_everything_is_moved() -> None:
     lost = FakeTarget(lambda number, _body: ConnectionLost("l") if number < 5 else None)
     source = FakeSource(BODIES, behind="idle")
-    assert run(source, lost, ends_when_idle=True).moved == 10
+    bridge = made(source, lost, ends_when_idle=True)
+    asyncio.run(bridge.run())
+    assert (bridge.tally.moved, bridge.has_idled) == (10, True)
     assert source.settled == BODIES
 
 
