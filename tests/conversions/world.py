@@ -104,6 +104,7 @@ class World:
         house = PhpmqHouse(PhpmqSettings(salt=7), self.clock)
         self._phpmq = self._open(PhpmqGateway(self.broker.session(session), Peer("192.0.2.9", 2, ""), house))
         self.say("NSQ", b"  V2SUB %b readers\n" % topic.encode())
+        self.say("PHPMQ", phpmq.consume(topic, 0))
         if not waiting:
             self.go()
         self.nats.say(QUIET + b"SUB %b 1\r\n" % topic.encode())

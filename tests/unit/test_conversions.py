@@ -19,6 +19,12 @@ def test_the_page_is_what_would_be_written() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "make conversions writes it again"
 
 
+def test_nothing_in_the_page_is_wrong() -> None:
+    """What the cells say where something is not as it should be."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert [word for word in ("changed", "never", "another time") if f"| {word} |" in text] == []
+
+
 def test_the_largest_body_reaches_every_reader() -> None:
     """So nothing that the log takes is too large for anybody: settings of one protocol are for what it publishes."""
     world = World()

@@ -14,6 +14,7 @@ from polymq.gateways.rocketmq.answers import TOO_MANY, Answer, RequestProblem, f
 from polymq.gateways.rocketmq.filters import check_filter
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
+from polymq.protocols.rocketmq.generic import foreign_properties
 from polymq.protocols.rocketmq.ids import offset_at, parse_physical_offset, physical_offset
 from polymq.protocols.rocketmq.names import SCHEDULE_TOPIC, is_valid_topic, to_topic
 from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, encode_stored_message, extra_of, read_extra
@@ -241,13 +242,12 @@ class _Query:
     def _has_key(self, message: Message) -> bool:
         extras = [data for origin, data in message.extras if origin == ORIGIN_ROCKETMQ]
         extra = read_extra(extras[0]) if extras else None
-        if extra is None:
-            return message.key == self._raw_key
+        raw = foreign_properties(message.key, message.headers)[0] if extra is None else extra.properties
         # As in the real broker's index, where both are keys.
-        if properties.get(extra.properties, properties.UNIQUE_KEY) == self._key:
+        if properties.get(raw, properties.UNIQUE_KEY) == self._key:
             self._is_the_one = self._unique
             return True
-        return self._key in (properties.get(extra.properties, properties.KEYS) or "").split(" ")
+        return self._key in (properties.get(raw, properties.KEYS) or "").split(" ")
 
     def _take(self, scan: _Scan, offset: int, message: Message) -> None:
         found = Found(self._topic, scan.index, scan.log.number, offset, message)

@@ -119,9 +119,11 @@ def test_the_time_range_counts(world: World, talk: Talk) -> None:
 
 
 def test_keys_of_others_messages_are_found(world: World, talk: Talk) -> None:
-    world.core.session.publish_messages("T", [Message(b"x", key=b"k")], origin=3)
+    """As RocketMQ's clients are shown them: a key of several words, or a header KEYS."""
+    others = [Message(b"x", key=b"k"), Message(b"y", key=b"j k"), Message(b"z", headers=((b"KEYS", b"k"),)), Message(b"no", key=b"kk")]
+    world.core.session.publish_messages("T", [*others, Message(b"no", headers=((b"UNIQ_KEY", b"k"),))], origin=3)
     world.turn()
-    assert bodies(talk.ask(RequestCode.QUERY_MESSAGE, ask("k"))) == [b"x"]
+    assert bodies(talk.ask(RequestCode.QUERY_MESSAGE, ask("k"))) == [b"x", b"y", b"z"]
 
 
 def test_a_query_goes_on_over_turns_and_meets_the_disk(world: World, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
