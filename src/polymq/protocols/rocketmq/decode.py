@@ -398,14 +398,12 @@ class Decoder:
         if not self._integer(source, _QUEUE, _I32_MAX):
             return False
         queue_id = self._number
-        if not self._optional(source, _RECONSUMED):
+        if not self._optional(source, _RECONSUMED_MAX) or not self._optional(source, _RECONSUMED):
             return False
         reconsumed = self._number
         if not self._optional(source, _QUEUES):
             return False
         queues = self._number
-        if not self._optional(source, _RECONSUMED_MAX):
-            return False
         topic = self._topic_number(source)
         if topic < 0:
             return False
