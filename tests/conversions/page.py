@@ -58,8 +58,8 @@ def _fields() -> Iterator[str]:
     )
     yield _section(
         "Body that a RocketMQ client has packed",
-        "Java's clients do so with more than 4 KiB. It is stored unpacked, so that everybody can read it; one that is damaged, or would "
-        "have more bytes than `rocketmq.max_message_size`, stays packed, and only RocketMQ's clients can read it.",
+        "Java's clients do so with more than 4 KiB. RocketMQ's readers get it as it came, everybody else unpacked; one that is damaged, or has more "
+        "than `rocketmq.max_message_size` bytes when it is unpacked, everybody gets as it came.",
         _packed,
         only=tuple(name for name in PUBLISHERS if "packed" in FIELDS[name]),
     )
@@ -146,8 +146,9 @@ def _body(publisher: str, reader: str) -> str:
 
 def _packed(publisher: str, reader: str) -> str:
     plain = b"body " * 1000
-    body = _got(publisher, reader, Sample(zlib.compress(plain), packed=True)).body
-    return "unpacked" if body == plain else "packed"
+    packed = zlib.compress(plain)
+    body = _got(publisher, reader, Sample(packed, packed=True)).body
+    return "unpacked" if body == plain else "as it came" if body == packed else "changed"
 
 
 def _time(publisher: str, reader: str) -> str:

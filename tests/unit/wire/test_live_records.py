@@ -30,13 +30,11 @@ def test_whole_batches_of_an_origin_are_skipped(batches: list[tuple[int, int]], 
         wanted += size
     assert count == wanted
     # What is behind it is the next batch.
-    passed = 0
-    for _origin, size in batches:
-        if passed == count:
-            break
-        passed += size
-    assert passed == count
-    assert position == len(stored(*((origin, [Message(b"x" * size)] * size) for origin, size in batches if (wanted := wanted - size) >= 0)))
+    ends = [
+        len(stored(*((origin, [Message(b"x" * size)] * size) for origin, size in batches[:number]))) for number in range(len(batches) + 1)
+    ]
+    passed = [sum(size for _, size in batches[:number]) for number in range(len(batches) + 1)]
+    assert position == ends[passed.index(count)]
 
 
 def test_what_is_not_sound_is_not_skipped() -> None:

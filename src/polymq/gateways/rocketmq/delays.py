@@ -120,7 +120,7 @@ class Delays:
         ticket, message_id = client.session.publish_later(
             house.topics.core_name(sending.topic),
             queue_id,
-            [make_message(sending.body, extra_of(client, sending, raw))],
+            [make_message(sending.body, extra_of(client, sending, raw), unpacked_size_max=house.settings.body_size_bytes_max)],
             origin=ORIGIN_ROCKETMQ,
             delay_ns=arranged.delay_ns,
         )

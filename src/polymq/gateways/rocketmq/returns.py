@@ -22,7 +22,7 @@ from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.generic import foreign_properties
 from polymq.protocols.rocketmq.ids import offset_message_id, parse_physical_offset
 from polymq.protocols.rocketmq.names import dead_letter_topic, is_valid_group, retry_topic, to_core, to_topic
-from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, extra_of, make_message
+from polymq.protocols.rocketmq.stored import ORIGIN_ROCKETMQ, Extra, body_of, extra_of, make_message
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -137,7 +137,8 @@ def take_back(client: RocketmqClient, found: Found, wanted: Return) -> Answer:
         return Answer(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL")
     house.topics.ensure(house.inner, topic, _QUEUES)
     times = min(extra.reconsume_times + 1, _TIMES_MAX)
-    message = make_message(found.message.body, replace(extra, properties=raw, reconsume_times=times))
+    extra = replace(extra, properties=raw, reconsume_times=times)
+    message = make_message(body_of(found.message), extra, unpacked_size_max=house.settings.body_size_bytes_max)
     if delay_ns:
         ticket, _id = house.inner.publish_later(to_core(topic), 0, [message], origin=ORIGIN_ROCKETMQ, delay_ns=delay_ns)
     else:

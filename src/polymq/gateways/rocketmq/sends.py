@@ -16,7 +16,6 @@ from polymq.gateways.rocketmq.topics import no_topic
 from polymq.protocols.rocketmq import properties
 from polymq.protocols.rocketmq.batch_records import encode_batch_records
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode, SysFlag
-from polymq.protocols.rocketmq.compression import PACKED_BITS, unpack
 from polymq.protocols.rocketmq.encode import SEND_REPLY_SIZE_BYTES_MAX, by_queue, encode_message_ids, encode_response, encode_send_replies
 from polymq.protocols.rocketmq.events import BINARY, FLAGS, ONEWAY, OPAQUE
 from polymq.protocols.rocketmq.header import decode_binary, decode_json
@@ -193,7 +192,7 @@ def _take(client: RocketmqClient, sending: Sending) -> Answer | None:
     later = any(properties.get(sending.properties, name) is not None for name in _LATER)
     if sending.batch:
         return too_large(client) if later else _send_batch(client, sending)
-    sending = _unpacked(client, _redirected(sending))
+    sending = _redirected(sending)
     if later and not is_dead_letter_topic(sending.topic):
         _check_queue(client, sending)
         answer = client.house.delays.take(client, sending)
@@ -283,17 +282,6 @@ def _redirected(sending: Sending) -> Sending:
     return replace(sending, topic=dead_letter_topic(group_of(sending.topic) or ""), queue_id=0, properties=raw)
 
 
-def _unpacked(client: RocketmqClient, sending: Sending) -> Sending:
-    """Unpack the body, so that everybody can read it. One that is not what it says, or unfolds to more than a body may have, stays as it is."""
-    if not sending.sysflag & SysFlag.COMPRESSED:
-        return sending
-    try:
-        body = unpack(sending.body, sending.sysflag, client.house.settings.body_size_bytes_max)
-    except RemoteProtocolError:
-        return sending
-    return replace(sending, body=body, sysflag=sending.sysflag & ~PACKED_BITS)
-
-
 def _new_queues(client: RocketmqClient, sending: Sending) -> int:
     """Say how many queues a topic gets by being sent to: what the producer asks for, in reason."""
     found = client.house.topics.new_queues(sending.topic)
@@ -342,7 +330,8 @@ def store(client: RocketmqClient, sending: Sending) -> Stored:
     if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
         answer = too_large(client)
         raise RequestProblem(answer.code, answer.remark or "")
-    record = encode_message(make_message(sending.body, extra_of(client, sending, raw)))
+    most = client.house.settings.body_size_bytes_max
+    record = encode_message(make_message(sending.body, extra_of(client, sending, raw), unpacked_size_max=most))
     return _append(client, sending, memoryview(record), 1)
 
 

@@ -56,6 +56,7 @@ _EXTRAS = cython.declare(cython.uint, 0x10)
 _FIRST_WORD = cython.declare(cython.uint, 0x5354414E)
 _VERSION_WORD = cython.declare(cython.uint, 0x302E312F)
 _KEY_WORD = cython.declare(cython.uint, 0x5359454B)
+_FIRST_LINE_SIZE = cython.declare(cython.Py_ssize_t, 10)
 _REPLY_NAME_SIZE = cython.declare(cython.Py_ssize_t, 8)
 # A record's words outweigh what a block needs more than headers, but for those of a record that has a key and nothing else.
 _MORE_THAN_A_RECORD = cython.declare(cython.Py_ssize_t, 8)
@@ -139,6 +140,7 @@ def unfold(
             if (word >> 24) & ~(_TIME | _EXPIRY) or size - body_at > _PAYLOAD_SIZE_MAX:
                 after = _write_rich(target, at, rows, row, view, position, size)
                 if after < 0:
+                    rows[row + _REPLY_SIZE] = 0
                     rich.append((row_count - 1, position, base_time_ns))
                 else:
                     at = after
@@ -179,14 +181,9 @@ def _write_rich(
     where: cython.Py_ssize_t = position + _C_OVERHEAD
     start: cython.Py_ssize_t = at
     stop: cython.Py_ssize_t
-    name_size: cython.Py_ssize_t
-    value: cython.Py_ssize_t
-    value_size: cython.Py_ssize_t
-    reply: cython.Py_ssize_t = 0
-    reply_size: cython.Py_ssize_t = 0
     where += (8 if flags & _TIME else 0) + (8 if flags & _EXPIRY else 0)
     # Where the first line goes, should there be another one.
-    at += 10
+    at += _FIRST_LINE_SIZE
     if flags & _KEY:
         stop = _sized_end(view, where, body)
         if stop < 0 or not _is_value(view, where + 4, stop):
@@ -195,26 +192,10 @@ def _write_rich(
         where = stop
     if flags & _HEADERS:
         stop = _sized_end(view, where, body)
-        if stop < 0:
+        at = _write_lines(target, at, rows, row, view, where + 4, stop) if stop >= 0 else -1
+        if at < 0:
             return -1
-        where += 4
-        while where < stop:
-            value = _sized_end(view, where, stop)
-            if value < 0 or _sized_end(view, value, stop) < 0:
-                return -1
-            name_size = value - where - 4
-            value_size = load_u32(view, value)
-            if name_size == _REPLY_NAME_SIZE and equal_bytes(b"reply-to", view, where + 4, 8):
-                if reply_size or not _is_subject(view, value + 4, value + 4 + value_size):
-                    return -1
-                reply, reply_size = value + 4, value_size
-            else:
-                if name_size == 4 and load_u32(view, where + 4) == _KEY_WORD:
-                    return -1
-                if not _is_name(view, where + 4, value) or not _is_value(view, value + 4, value + 4 + value_size):
-                    return -1
-                at = _write_line(target, at, view, where + 4, name_size, value + 4, value_size)
-            where = value + 4 + value_size
+        where = stop
     if flags & _EXTRAS and not _is_foreign(view, where, body):
         return -1
     at = _end_block(target, start, at)
@@ -225,11 +206,48 @@ def _write_rich(
     copy(target, at, view, body, size)
     at += size
     rows[row + _PAYLOAD_SIZE] = at - start
-    if reply_size:
+    if rows[row + _REPLY_SIZE]:
+        copy(target, at, view, where - rows[row + _REPLY_AT], rows[row + _REPLY_SIZE])
         rows[row + _REPLY_AT] = at
-        rows[row + _REPLY_SIZE] = reply_size
-        copy(target, at, view, reply, reply_size)
-    return at + reply_size
+        at += rows[row + _REPLY_SIZE]
+    return at
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _write_lines(
+    target: cython.uchar[::1],
+    at: cython.Py_ssize_t,
+    rows: cython.int[::1],
+    row: cython.Py_ssize_t,
+    view: cython.const[cython.uchar][::1],
+    where: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Write a line for each header, and note how far before `stop` and how large the reply is; -1 if they are left to the caller."""
+    name_size: cython.Py_ssize_t
+    value: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    while where < stop:
+        value = _sized_end(view, where, stop)
+        end = _sized_end(view, value, stop) if value >= 0 else -1
+        if end < 0:
+            return -1
+        where += 4
+        name_size = value - where
+        value += 4
+        if name_size == _REPLY_NAME_SIZE and equal_bytes(b"reply-to", view, where, 8):
+            if rows[row + _REPLY_SIZE] or not _is_subject(view, value, end):
+                return -1
+            rows[row + _REPLY_AT], rows[row + _REPLY_SIZE] = stop - value, end - value
+        elif name_size == 4 and load_u32(view, where) == _KEY_WORD:
+            return -1
+        elif _is_name(view, where, where + name_size) and _is_value(view, value, end):
+            at = _write_line(target, at, view, where, name_size, value, end - value)
+        else:
+            return -1
+        where = end
+    return at
 
 
 @cython.cfunc
@@ -237,7 +255,7 @@ def _write_rich(
 @cython.exceptval(check=False)
 def _end_block(target: cython.uchar[::1], start: cython.Py_ssize_t, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Write the first line and the empty one around the others; nothing if there are none."""
-    if at == start + 10:
+    if at == start + _FIRST_LINE_SIZE:
         return start
     store_u32(target, start, _FIRST_WORD)
     store_u32(target, start + 4, _VERSION_WORD)

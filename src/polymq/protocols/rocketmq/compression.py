@@ -1,7 +1,7 @@
 """Bodies that their senders have packed: unpacked, with a limit.
 
-Clients pack what is larger than 4 KiB, and the sysFlag says how. A client that receives one unpacks it; the broker does so before
-it stores one, since other protocols' clients could not.
+Clients pack what is larger than 4 KiB, and the sysFlag says how. A client that receives one unpacks it; the broker does so as
+well when it stores one, since other protocols' clients could not.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import cramjam
 from polymq.errors import RemoteProtocolError
 from polymq.protocols.rocketmq.codes import SysFlag
 
-__all__ = ["PACKED_BITS", "unpack"]
+__all__ = ["unpack"]
 
-# All that says that a body is packed, and how.
-PACKED_BITS: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK)
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)  # looked at for every message, which an enumeration takes long for
 _FIRST_ROOM_SIZE_BYTES: Final = 1024 * 1024
 

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from polymq.errors import RemoteProtocolError
+from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.protocols.rocketmq import properties as property_names
 from polymq.protocols.rocketmq.codes import SysFlag
+from polymq.protocols.rocketmq.compression import unpack
 from polymq.protocols.rocketmq.extras import EXTRA_VERSION, FIXED_SIZE_BYTES
 from polymq.protocols.rocketmq.generic import generic_of
 from polymq.protocols.rocketmq.names import tag_hash
@@ -28,9 +30,11 @@ __all__ = [
     "MAGIC",
     "MAGIC_2",
     "ORIGIN_ROCKETMQ",
+    "PACKED",
     "Extra",
     "StoredMessage",
     "body_crc",
+    "body_of",
     "decode_stored",
     "extra_of",
     "make_extra",
@@ -42,6 +46,11 @@ __all__ = [
 ORIGIN_ROCKETMQ: Final = 2
 MAGIC: Final = 0xDAA320A7
 MAGIC_2: Final = 0xDAA320AB
+
+# The first byte of a second extra, which is the body as its sender has packed it.
+PACKED: Final = b"\x02"
+# What the rest of a record takes: properties are there as they travel and as headers.
+_FIELDS_SIZE_MAX: Final = 8 * PROPERTIES_SIZE_BYTES_MAX
 
 _NO_HOST: Final = b"\x7f\0\0\1"
 _EXTRA_HEAD: Final = struct.Struct(">BBHiiq")
@@ -134,8 +143,20 @@ def extra_of(message: Message) -> Extra | None:
     return None
 
 
-def make_message(body: bytes, extra: Extra) -> Message:
-    """Make the core's message of one of RocketMQ's: tags code, checksum, and what others see of it, are worked out of properties and body."""
+def body_of(message: Message) -> bytes:
+    """Give the body of a message from the log as RocketMQ's clients have it: packed, if its sender has packed it."""
+    for origin, data in message.extras:
+        if origin == ORIGIN_ROCKETMQ and data[:1] == PACKED:
+            return data[1:]
+    return message.body
+
+
+def make_message(body: bytes, extra: Extra, *, unpacked_size_max: int = 0) -> Message:
+    """Make the core's message of one of RocketMQ's: tags code, checksum, and what others see of it, are worked out of properties and body.
+
+    A packed body is kept as it is for RocketMQ's clients, and unpacked for everybody else; not if it is damaged, or unfolds to more
+    than `unpacked_size_max`.
+    """
     tags = property_names.get(extra.properties, property_names.TAGS)
     complete = Extra(
         extra.flag,
@@ -150,7 +171,22 @@ def make_message(body: bytes, extra: Extra) -> Message:
         extra.properties,
     )
     key, headers = generic_of(extra.properties)
-    return Message(body, key, headers, ((ORIGIN_ROCKETMQ, make_extra(complete)),))
+    extras: tuple[tuple[int, bytes], ...] = ((ORIGIN_ROCKETMQ, make_extra(complete)),)
+    plain = _unpacked(body, extra.sys_flag, unpacked_size_max)
+    if plain is None:
+        return Message(body, key, headers, extras)
+    return Message(plain, key, headers, (*extras, (ORIGIN_ROCKETMQ, PACKED + body)))
+
+
+def _unpacked(body: bytes, sys_flag: int, size_max: int) -> bytes | None:
+    """Unpack a body for everybody else; None if there is nothing to unpack, or it does not."""
+    size_max = min(size_max, BATCH_SIZE_BYTES_MAX - _FIELDS_SIZE_MAX - len(body))
+    if not sys_flag & SysFlag.COMPRESSED or size_max <= 0:
+        return None
+    try:
+        return unpack(body, sys_flag, size_max)
+    except RemoteProtocolError:
+        return None
 
 
 def decode_stored(view: bytes | memoryview) -> list[StoredMessage]:

@@ -3,7 +3,8 @@
 The layouts are in `extras`, `messages` and `wire/records.py`; `send_records` is the other direction. Messages that came by other
 protocols have no native extra: they are born when they were stored, their headers are properties, and their key is KEYS. What came by RocketMQ was stored when its batch was: a delayed message
 keeps the time of its sending, and clients are to see that of its delivery. Hosts have always 4 bytes in what clients get, since
-old ones know no others: what was born elsewhere is born at 0.0.0.0.
+old ones know no others: what was born elsewhere is born at 0.0.0.0. A body that its sender has packed is in an extra of its own, as it came
+(`messages.make_message`); the record's body is unpacked, for everybody else.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from polymq.protocols.rocketmq.messages import (
     ORIGIN_ROCKETMQ,
     Extra,
     StoredMessage,
+    body_of,
     decode_stored,
     extra_of,
     make_extra,
@@ -49,6 +51,7 @@ __all__ = [
     "ORIGIN_ROCKETMQ",
     "Extra",
     "StoredMessage",
+    "body_of",
     "decode_stored",
     "encode_stored",
     "encode_stored_message",
@@ -209,6 +212,8 @@ class _Writer:
     # Of the record that is looked at.
     _native: cython.Py_ssize_t
     _native_size: cython.Py_ssize_t
+    _packed: cython.Py_ssize_t
+    _packed_size: cython.Py_ssize_t
     _key: cython.Py_ssize_t
     _headers: cython.Py_ssize_t
     _headers_end: cython.Py_ssize_t
@@ -229,7 +234,7 @@ class _Writer:
         self._generic = GENERIC
         self._now_ns = now_ns
         self._left_out = left_out
-        self._native = self._native_size = self._key = self._headers = self._headers_end = 0
+        self._native = self._native_size = self._packed = self._packed_size = self._key = self._headers = self._headers_end = 0
         self._time_ns = self._expiry_ns = 0
 
     def write(self, target: bytearray, at: int, slice_: Slice, count_max: int, size_max: int) -> tuple[int, int, int, int]:
@@ -285,7 +290,7 @@ class _Writer:
         flags: cython.uint = load_u32(view, position + 4) >> 24
         at: cython.Py_ssize_t = position + _C_OVERHEAD
         self._time_ns = time_ns
-        self._native = self._key = self._headers = 0
+        self._native = self._packed = self._key = self._headers = 0
         self._expiry_ns = 0
         if flags & _TIME:
             if body - at < 8:
@@ -324,19 +329,22 @@ class _Writer:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _find_native(self, view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
-        """Find the native extra among the extras `view[at:end]`; none if it is of a version that is not known."""
+        """Find the native extra among the extras `view[at:end]`, none if it is of a version that is not known, and a packed body behind it."""
         size: cython.Py_ssize_t
         fixed: cython.Py_ssize_t
         while end - at >= 5:
             size = load_u32(view, at + 1)
             if size > end - at - 5:
                 return 0
-            if view[at] == _C_ORIGIN and size >= _FIXED_SIZE and view[at + 5] == 1:
+            if not self._native and view[at] == _C_ORIGIN and size >= _FIXED_SIZE and view[at + 5] == 1:
                 fixed = _FIXED_SIZE - 4 + view[at + 6]
                 if (view[at + 6] == 4 or view[at + 6] == 16) and size >= fixed and size - fixed <= _PROPERTIES_SIZE_MAX:
                     self._native = at + 5
                     self._native_size = size
-                    return 0
+            elif view[at] == _C_ORIGIN and size > 0 and view[at + 5] == 2 and self._native:
+                self._packed = at + 6
+                self._packed_size = size - 1
+                return 0
             at += 5 + size
         return 0
 
@@ -370,6 +378,8 @@ class _Writer:
     ) -> cython.Py_ssize_t:
         """Say how large the stored message will be."""
         body_size: cython.Py_ssize_t = size - (load_u32(view, position + 4) & 0xFFFFFF)
+        if self._packed:
+            body_size = self._packed_size
         size = _STORED_FIXED + len(self._topic) + body_size
         if self._native:
             return size + self._native_size - _FIXED_SIZE + 4 - view[self._native + 1]
@@ -395,6 +405,9 @@ class _Writer:
         topic_size: cython.Py_ssize_t = len(self._topic)
         properties: cython.Py_ssize_t
         stored_ms: cython.longlong = self._time_ns // 1_000_000
+        if self._packed:
+            body = self._packed
+            body_size = self._packed_size
         store_u32_be(target, at + 4, _C_MAGIC)
         store_u32_be(target, at + 12, self._queue_id)
         store_i64_be(target, at + 20, offset)

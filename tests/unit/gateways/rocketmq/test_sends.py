@@ -15,6 +15,7 @@ from polymq.protocols.rocketmq.batches import BatchPart, join_batch
 from polymq.protocols.rocketmq.codes import RequestCode, ResponseCode
 from polymq.protocols.rocketmq.ids import parse_offset_message_id, physical_offset
 from polymq.protocols.rocketmq.properties import parse
+from polymq.wire.batch import read_messages
 from polymq.wire.tickets import TicketState
 
 from .harness import Talk, World, bodies, messages
@@ -158,21 +159,29 @@ def test_a_batch_is_stored_in_a_row(world: World, talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("properties", ["", "TIMER_DELIVER_MS\x011\x02"])
-def test_a_packed_body_is_stored_unpacked(world: World, talk: Talk, properties: str) -> None:
-    """Other protocols' clients could make nothing of it."""
+def test_a_packed_body_is_stored_as_it_came_and_unpacked(world: World, talk: Talk, properties: str) -> None:
+    """RocketMQ's clients unpack it; other protocols' could make nothing of it."""
     world.house.settings = replace(world.house.settings, body_size_bytes_max=5000)
-    for index, (body, flag, stored, stored_flag) in enumerate(
+    for index, (body, flag, unpacked) in enumerate(
         [
-            (zlib.compress(bytes(5000)), 0x301, bytes(5000), 0),
-            (bytes(cramjam.zstd.compress(b"z" * 100)), 0x203, b"z" * 100, 2),
-            (zlib.compress(bytes(5001)), 0x301, zlib.compress(bytes(5001)), 0x301),
-            (b"none", 1, b"none", 1),
+            (zlib.compress(bytes(5000)), 0x301, bytes(5000)),
+            (bytes(cramjam.zstd.compress(b"z" * 100)), 0x203, b"z" * 100),
+            (zlib.compress(bytes(5001)), 0x301, zlib.compress(bytes(5001))),
+            (b"none", 1, b"none"),
         ]
     ):
         assert talk.put("T", body, f=flag, properties=properties).code == 0
         world.wait(1)
         (message,) = messages(talk.pull("T", index))
-        assert (message.body, message.sys_flag, message.body_crc) == (stored, stored_flag, zlib.crc32(stored) & 0x7FFFFFFF)
+        assert (message.body, message.sys_flag, message.body_crc) == (body, flag, zlib.crc32(body) & 0x7FFFFFFF)
+        (kept,) = read_messages(world.log("T").data, world.log("T").index[index][2], 0, 0, 1, len(world.log("T").data))
+        assert kept.body == unpacked
+        # Whoever gives it back gives back what he got.
+        back = {"group": "G", "offset": message.physical_offset, "delayLevel": 1, "originTopic": "T"}
+        assert talk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back).code == 0
+        world.wait(2)
+        again = messages(talk.pull("%RETRY%G", index))[0]
+        assert (again.body, again.sys_flag, again.reconsume_times) == (body, flag, 1)
 
 
 def test_a_message_that_was_sent_back_too_often_is_a_dead_letter(world: World, talk: Talk) -> None:

@@ -9,7 +9,7 @@ import cramjam
 import pytest
 
 from polymq.errors import RemoteProtocolError
-from polymq.protocols.rocketmq.compression import PACKED_BITS, unpack
+from polymq.protocols.rocketmq.compression import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,3 @@ def test_bodies_that_unfold_to_too_much(pack: tuple[Callable[[bytes], bytes], in
         assert unpack(bytes(how(body)), sys_flag, size) == body
         with pytest.raises(RemoteProtocolError):
             unpack(bytes(how(body)), sys_flag, most)
-
-
-def test_what_says_that_a_body_is_packed() -> None:
-    assert PACKED_BITS == 0x701

@@ -88,6 +88,7 @@ messages = st.builds(
             st.tuples(st.just(2), st.just(make_extra(Extra(5, 1, 9, born_port=8, tags_code=77, properties=b"a\x01b\x02")))),
             st.tuples(st.just(2), st.just(make_extra(Extra(born_host=bytes(range(16)), born_port=8, tags_code=-1)))),
             st.tuples(st.integers(0, 3), st.binary(max_size=60)),
+            st.tuples(st.just(2), st.binary(max_size=9).map(lambda packed: b"\x02" + packed)),
         ),
         max_size=3,
     ).map(tuple),
@@ -102,6 +103,9 @@ def expected(message: Message, offset: int) -> StoredMessage:
     crc = zlib.crc32(message.body) & 0x7FFFFFFF
     place = ("T", 3, offset, physical_offset(7, offset), message.body)
     if extra is not None:
+        first = next(index for index, each in enumerate(message.extras) if each[0] == 2 and is_native(each[1]))
+        packed = next((data for origin, data in message.extras[first:] if origin == 2 and data[:1] == b"\x02"), None)
+        place = (*place[:-1], message.body if packed is None else packed[1:])
         host = extra.born_host if len(extra.born_host) == 4 else bytes(4)
         facts = (extra.flag, extra.sys_flag, extra.body_crc, extra.born_ms, host, extra.born_port)
         return stored_message(*place, extra.properties, *facts, TIME_MS)
