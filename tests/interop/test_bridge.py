@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from polymq.clients.log import PartitionInfo
 
 TIMEOUT_S = 60.0
+CHUNK = 500
 NUMBERS = itertools.count()
 BODIES = [b"%d:" % number + bytes(range(256)) * (number % 3) for number in range(3000)] + [b"large" + bytes(700_000), b"\r\nPING\r\n"]
 COMMAND = (sys.executable, "-m", "polymq.cli", "bridge")
@@ -59,7 +60,8 @@ def bridged(*arguments: str, status: int = 0) -> str:
 def publish(url: str, messages: Sequence[Outgoing]) -> None:
     async def go() -> None:
         async with polymq.connect(url) as broker:
-            assert [each for each in await broker.publish_each(messages) if each is not None] == []
+            for first in range(0, len(messages), CHUNK):
+                assert [each for each in await broker.publish_each(messages[first : first + CHUNK]) if each is not None] == []
 
     asyncio.run(go())
 
@@ -207,11 +209,10 @@ def moved(cursor: Path) -> int:
 
 
 def test_a_warm_copy_loses_nothing_when_the_bridge_and_the_target_are_killed(home: PolymqServer, tmp_path: Path) -> None:
-    topic, count, chunk = f"warm{next(NUMBERS)}", 12_000, 500
+    topic, count = f"warm{next(NUMBERS)}", 12_000
 
     def add(first: int, last: int) -> None:
-        for begin in range(first, last, chunk):
-            publish(f"rocketmq://{home.rocketmq}", [Outgoing(topic, b"%d" % n, order=n % 4) for n in range(begin, begin + chunk)])
+        publish(f"rocketmq://{home.rocketmq}", [Outgoing(topic, b"%d" % n, order=n % 4) for n in range(first, last)])
 
     add(0, 4000)
     cursor = tmp_path / "cursor"
