@@ -166,14 +166,17 @@ class Catalogue:
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
-    def create_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool) -> Group:
-        """Make a group: it starts at what the topic holds, else at the end. One of cursors has committed nothing."""
+    def create_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool, earliest: bool = False) -> Group:
+        """Make a group: it starts at what the topic holds, else at the end. One of cursors has committed nothing.
+
+        `earliest`: in place of the end, at the first message that is still there for replay.
+        """
         assert name not in topic.groups
         group_id = self.next_group_id
         self.next_group_id += 1
         starts = [
-            partition.log.end if partition.held_from is None else max(partition.held_from, partition.log.start)
-            for partition in topic.partitions
+            max(held_from, log.start) if held_from is not None else log.start if earliest else log.end
+            for held_from, log in [(partition.held_from, partition.log) for partition in topic.partitions]
         ]
         if kind is GroupKind.CURSOR:
             starts = [NOT_COMMITTED] * len(starts)

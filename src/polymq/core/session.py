@@ -299,7 +299,7 @@ class Session(CursorDoor, Windows):
             raise Refusal(RefusalCode.GROUP_NAME_INVALID, f"{group} is not a work group")
         found.foresee(partition, ranges)
 
-    def _ensure_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool) -> Group:
+    def _ensure_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool, earliest: bool = False) -> Group:
         found = topic.groups.get(name)
         if found is not None:
             if found.kind is not kind:
@@ -307,7 +307,7 @@ class Session(CursorDoor, Windows):
             return found
         if not name or len(name.encode()) > limits.NAME_SIZE_BYTES_MAX:
             raise Refusal(RefusalCode.GROUP_NAME_INVALID)
-        return self.broker.catalogue.create_group(topic, name, kind, ephemeral=ephemeral)
+        return self.broker.catalogue.create_group(topic, name, kind, ephemeral=ephemeral, earliest=earliest)
 
     def _group(self, topic: str, group: str) -> Group:
         found = self._topic(topic).groups.get(group)

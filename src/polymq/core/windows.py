@@ -44,24 +44,26 @@ class Windows:
         def _authorize(self, action: Action, topic: str, group: str = "") -> None: ...
         def _found(self, name: str) -> Topic: ...
         def _ensure(self, name: str, *, partitions: int | None = None) -> Topic: ...
-        def _ensure_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool) -> Group: ...
+        def _ensure_group(self, topic: Topic, name: str, kind: GroupKind, *, ephemeral: bool, earliest: bool = False) -> Group: ...
         def subscribe(self, topic: str, group: str, *, listener: Listener, lease_ns: int) -> Subscription: ...
 
     def ensure_queue(self, topic: str, group: str) -> None:
-        """Make a topic with one partition, and a work group of it, if they are not there: for whoever publishes to the group."""
+        """Make a topic with one partition, and a work group of it, if they are not there: for whoever publishes to the group.
+
+        The group begins with what the topic holds, or, if other groups have had that, with the first message that is still there.
+        """
         found = self._topics.get((self.principal.namespace, topic))
         there = found.groups.get(group) if found is not None else None
         if there is None:
             self._authorize(Action.PUBLISH, topic)
-            there = self._ensure_group(found or self._ensure(topic, partitions=1), group, GroupKind.WORK, ephemeral=False)
+            there = self._ensure_group(found or self._ensure(topic, partitions=1), group, GroupKind.WORK, ephemeral=False, earliest=True)
         _check_kind(there)
 
     def subscribe_to_queue(self, topic: str, group: str, *, listener: Listener, lease_ns: int) -> Subscription:
-        """Join the work group of a topic, made (the topic with one partition) if they are not there. No credit yet."""
+        """Join the work group of a topic, made as by `ensure_queue` if they are not there. No credit yet."""
         self._authorize(Action.SUBSCRIBE, topic, group)
-        there = self._ensure(topic, partitions=1).groups.get(group)
-        if there is not None:
-            _check_kind(there)
+        found = self._ensure(topic, partitions=1)
+        _check_kind(found.groups.get(group) or self._ensure_group(found, group, GroupKind.WORK, ephemeral=False, earliest=True))
         return self.subscribe(topic, group, listener=listener, lease_ns=lease_ns)
 
     def publish_expiring(self, topic: str, batch: MessageBatch, lifetimes: memoryview, *, unit_ns: int, origin: int) -> Ticket:

@@ -34,6 +34,36 @@ def test_a_queue_keeps_what_comes_before_its_consumers(world: World) -> None:
     assert {group.name for group in world.view().groups} == {"g", "later"}
 
 
+@pytest.mark.parametrize("publishes", [False, True])
+def test_a_queue_of_a_topic_that_others_have_had_begins_with_what_is_still_there(single: World, *, publishes: bool) -> None:
+    first = single.consume("t", "channel", 10)
+    single.publish("t", b"a", b"b")
+    single.turn()
+    assert len(inbox(first).got) == 2
+    if publishes:
+        single.session.ensure_queue("t", "g")
+        single.publish("t", b"c")
+    inbox_ = Inbox()
+    consumer = single.session.subscribe_to_queue("t", "g", listener=inbox_, lease_ns=SECOND_NS)
+    single.session.credit(consumer, 10)
+    single.turn()
+    assert [body for body, _ in inbox_.got] == [b"a", b"b", b"c"][: 2 + publishes]
+
+
+def test_a_queue_does_not_bring_back_what_was_emptied_before_it(single: World) -> None:
+    single.session.ensure_topic("t")
+    single.publish("t", b"a")
+    single.turn()
+    single.session.empty_topic("t")
+    single.session.ensure_queue("t", "g")
+    single.publish("t", b"b")
+    single.turn()
+    inbox_ = Inbox()
+    single.session.credit(single.session.subscribe_to_queue("t", "g", listener=inbox_, lease_ns=SECOND_NS), 10)
+    single.turn()
+    assert [body for body, _ in inbox_.got] == [b"b"]
+
+
 def test_a_group_of_another_kind_is_no_queue(single: World) -> None:
     single.session.ensure_topic("t")
     single.session.create_group("t", "g", kind=GroupKind.CURSOR)
