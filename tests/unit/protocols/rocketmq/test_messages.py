@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import struct
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from polymq.errors import RemoteProtocolError
+from polymq.limits import MESSAGE_SIZE_BYTES_MAX
 from polymq.protocols.rocketmq.messages import (
     MAGIC,
     MAGIC_2,
     Extra,
     body_crc,
+    body_of,
     decode_stored,
     extra_of,
     make_extra,
@@ -92,3 +95,20 @@ def test_sizes_that_do_not_fit() -> None:
         struct.pack_into(">i", damaged, at, value)
         with pytest.raises(RemoteProtocolError):
             decode_stored(bytes(damaged))
+
+
+def test_a_packed_body_is_there_for_its_own_clients_and_unpacked_for_others() -> None:
+    packed = zlib.compress(bytes(1000))
+    extra = Extra(sys_flag=0x301, properties=b"a\x01b")
+    message = make_message(packed, extra, unpacked_size_max=1000)
+    assert (message.body, body_of(message)) == (bytes(1000), packed)
+    kept = extra_of(message)
+    assert kept is not None
+    assert (kept.sys_flag, kept.body_crc) == (0x301, body_crc(packed))
+    # What is not to be unpacked, or cannot be, is as it came.
+    for body, most in ((packed, 999), (packed, 0), (packed[:-1], 1000), (b"", 1000)):
+        message = make_message(body, extra, unpacked_size_max=most)
+        assert (message.body, body_of(message), len(message.extras)) == (body, body, 1)
+    # Both together fit into a batch.
+    large = zlib.compress(bytes(range(256)) * 32768, 0)
+    assert len(make_message(large, extra, unpacked_size_max=MESSAGE_SIZE_BYTES_MAX).extras) == 1
