@@ -1,10 +1,11 @@
-/* loadgen: a load generator for the protocols of NSQ, NATS and RocketMQ, built to be much faster than the servers that it measures.
+/* loadgen: a load generator for the protocols of NSQ, NATS, RocketMQ and PHPMQ, built to be much faster than the servers that it measures.
  *
  * Laws: one thread, one epoll loop, no work per message beyond walking the frames and writing the settles; what is
  * published is prepared before the clock starts; every wait ends at the deadline; a frame that was not expected ends
  * the run with an error. Read in this order: options.c (what can be asked), wire.c (frames and connections),
  * pack.c and snappy.c (compression), publish.c, consume.c, latency.c (the roles), run.c (the loop and the modes),
- * report.c (the answer). What is said here of frames and settles is NSQ's; NATS begins in nats.h, RocketMQ in rocketmq.h.
+ * lead.c (publishing and consuming in two processes), report.c (the answer). What is said here of frames and settles is
+ * NSQ's; NATS begins in nats.h, RocketMQ in rocketmq.h, PHPMQ in phpmq.h.
  */
 #ifndef LOADGEN_H
 #define LOADGEN_H

@@ -2,7 +2,7 @@
 
 The broker runs as users run it (`polymq serve`); publishers and consumers publish, defer, settle, give back, extend and
 hang up meanwhile. A ledger outside decides by the acknowledgement table of docs/ARCHITECTURE.md: nothing acknowledged is
-lost, nothing settled comes back, what is deferred keeps its due time, an MPUB is whole or absent. 200 kills or more
+lost, nothing settled comes back, what is deferred keeps its due time, committed offsets never go back, an MPUB is whole or absent. 200 kills or more
 leave a report in docs/crash-results.
 """
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.testing.promises import PromiseBrokenError
 from tests.crash.broker import RealBroker
-from tests.crash.world import CrashWorld
+from tests.crash.world import SENDS, CrashWorld
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +91,7 @@ def report(world: CrashWorld, seed: int, took_s: float) -> list[str]:
         ("NSQ deliveries", world.ledger.delivered_count),
         ("… beyond the first", sum(max(0, share.delivered - 1) for share in shares)),
         ("… whose settle was confirmed", sum(share.finished_ns is not None for share in shares)),
+        ("NSQ, messages", len(publications) - sum(world.sent[what] for what in SENDS)),
         *((f"{what}, messages", count) for what, count in sorted(world.sent.items())),
         ("RocketMQ offset commits that were confirmed", world.witness.positions.commits),
         ("PHPMQ dispatches", world.witness.windows.dispatches),
@@ -111,7 +112,8 @@ def report(world: CrashWorld, seed: int, took_s: float) -> list[str]:
         "that comes again, deferred that comes early, an MPUB that is torn. This run came to its end.",
         "",
         f"Start to accepting, process start included: median {median(world.starts_s):.2f} s, longest {max(world.starts_s):.2f} s.",
-        "Topics: one with 1 partition and answers from the page cache, one with answers after the sync, one with 4 partitions.",
+        "Topics: with 1, 2 and 4 partitions, some with answers from the page cache, some with answers after the sync; one that clients of all",
+        "protocols publish to and read. Kills with clients of a protocol: those of some lives have clients of several.",
     ]
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RealBroker"]
 
-_START_TIMEOUT_S: Final = 30.0
+_START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 30.0
 # Flags that say where clients of each protocol are waited for, on one port after the other.
 _PORTS: Final = ("nsq", "rocketmq", "phpmq", "nats")

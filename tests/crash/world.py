@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from polymq.testing.promises import Connection, Publication
     from tests.crash.broker import RealBroker
 
-__all__ = ["CrashWorld"]
+__all__ = ["SENDS", "CrashWorld"]
 
 _MS: Final = 1_000_000
 _SECOND_NS: Final = 1_000_000_000
@@ -56,6 +56,17 @@ _CAPTURED: Final = (
 _GROUPS: Final = ("group1", "group2")
 # Who is there in one life after the other.
 _CASTS: Final = (("nsq",), ("rocketmq",), ("phpmq",), ("nats", "rocketmq"), ("nsq", "rocketmq", "phpmq", "nats"))
+# What the clients of the other protocols count as sends.
+SENDS: Final = (
+    "NATS",
+    "NATS +OK",
+    "PHPMQ",
+    "PHPMQ with a TTL",
+    "RocketMQ",
+    "RocketMQ batch",
+    "RocketMQ later",
+    "RocketMQ one way",
+)
 _MESSAGES_PER_LIFE: Final = 1000
 _LIFE_S: Final = (0.1, 0.3, 1.0, 1.5)
 _POLL_S: Final = 0.005

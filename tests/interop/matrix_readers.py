@@ -145,7 +145,7 @@ class NatsReader(Reader):
     async def open(self) -> None:
         self.is_back = asyncio.Event()
         self._client = Client()
-        options = {"allow_reconnect": True, "max_reconnect_attempts": -1, "reconnect_time_wait": 0.05}
+        options: dict[str, Any] = {"allow_reconnect": True, "max_reconnect_attempts": -1, "reconnect_time_wait": 0.05}
         await self._client.connect(f"nats://{self.server.nats}", reconnected_cb=self._back, error_cb=quiet, **options)
         await self._client.subscribe(self.topic, cb=self._handle)
         await self._client.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.interop.matrix_publishers import PUBLISHERS
@@ -21,7 +22,8 @@ BATCH = 100
 # The publisher is never more than so many messages ahead of a reader, so that the kill finds all of them at work.
 AHEAD_MAX = 1_500
 KILL_AT = 4_000
-PATIENCE_S = 90
+WRITING_S = 0.002
+PATIENCE_S = 200
 
 
 @dataclass(repr=False, eq=False)
@@ -37,7 +39,8 @@ class Row:
     log: Reader | None = None
     orders: list[list[int]] = field(default_factory=list)
     acknowledged_count: int = 0
-    is_publishing: asyncio.Event = field(default_factory=asyncio.Event)
+    is_publishing: bool = False
+    kill_now: asyncio.Event = field(default_factory=asyncio.Event)
     # From which number on messages were first sent after the kill; and after the live subscription was back.
     killed_at: int = 0
     live_again_at: int = 0
@@ -45,6 +48,10 @@ class Row:
     def slowest(self) -> int:
         """How many messages the slowest of those readers has seen who get everything."""
         return min(each.seen_count for name, each in self.readers.items() if name != LIVE)
+
+    def may_go_on(self, number: int) -> bool:
+        """Whether the readers have come far enough for this message to be published."""
+        return number - self.slowest() <= AHEAD_MAX
 
 
 async def publish(row: Row, server: PolymqServer) -> None:
@@ -56,13 +63,15 @@ async def publish(row: Row, server: PolymqServer) -> None:
     for first in range(0, COUNT, BATCH):
         left = row.parcels[first : first + BATCH]
         while left:
-            await eventually(lambda first=first: first - row.slowest() <= AHEAD_MAX, timeout_s=PATIENCE_S)
+            await eventually(partial(row.may_go_on, first), timeout_s=PATIENCE_S)
             for each in left:
                 row.tries[each.number] += 1
                 row.begun_ns[each.number] = row.begun_ns[each.number] or time.time_ns()
-            row.is_publishing.set()
+            if row.acknowledged_count >= KILL_AT:
+                row.kill_now.set()
+            row.is_publishing = True
             acknowledged = await publisher.publish(left)
-            row.is_publishing.clear()
+            row.is_publishing = False
             row.acknowledged_count += len(acknowledged)
             left = [each for each in left if each.number not in acknowledged]
     await publisher.close()
@@ -70,12 +79,12 @@ async def publish(row: Row, server: PolymqServer) -> None:
 
 async def kill(row: Row, server: PolymqServer) -> None:
     """Kill the broker when everybody is at work, and start it again."""
-    await eventually(lambda: row.acknowledged_count >= KILL_AT, timeout_s=PATIENCE_S)
     live = row.readers[LIVE]
     assert isinstance(live, NatsReader)
-    await row.is_publishing.wait()
-    # A batch is on its way, and is not acknowledged yet.
-    await asyncio.sleep(0)
+    await row.kill_now.wait()
+    # A batch has been written by then, and its publisher has not seen all answers.
+    await asyncio.sleep(WRITING_S)
+    await eventually(lambda: row.is_publishing, timeout_s=PATIENCE_S)
     server.kill()
     row.killed_at = next(number for number in range(COUNT) if not row.tries[number])
     for reader in row.readers.values():

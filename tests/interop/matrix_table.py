@@ -86,7 +86,7 @@ def record_of(publisher: str, parcel: Parcel) -> Record:
     # RocketMQ's clients send the tags behind the properties of users, and NATS' have them among the headers.
     if publisher == "rocketmq":
         headers += [("reply-to", parcel.reply)] * bool(parcel.reply) + [("TAGS", parcel.tags)] * bool(parcel.tags)
-    elif parcel.reply:
+    elif parcel.reply and "reply" in fields:
         headers.append(("reply-to", parcel.reply))
     return Record(parcel.key if fields.get("key") == "key" else "", tuple(headers), parcel.ttl_s if fields.get("ttl") == "expiry" else 0)
 

@@ -20,13 +20,16 @@ import pytest
 import polymq
 from polymq.clients.broker import Outgoing
 from polymq.clients.log import LogClient
+from polymq.errors import Refusal
 from polymq.testing.server import PolymqServer
 from polymq.wire.batch import Message, read_messages
 from tests.interop.servers import running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from polymq.clients.log import PartitionInfo
 
 TIMEOUT_S = 60.0
 NUMBERS = itertools.count()
@@ -63,19 +66,19 @@ def publish(url: str, messages: Sequence[Outgoing]) -> None:
 
 def stored(server: PolymqServer, topic: str) -> list[list[Message]]:
     """What a topic has, by partition."""
-    client = LogClient(server.http)
-    found = []
-    for info in client.topic(topic).partitions:
-        messages: list[Message] = []
-        offset = info.start
-        while offset < info.readable:
-            chunk = client.records(topic, info.partition, offset, end=info.readable, size_bytes_max=1 << 20)
-            for at, until, header in chunk.batches():
-                messages += read_messages(chunk.data, at, 0, 0, header.count, until)[max(0, offset - header.base_offset) :]
-                offset = header.base_offset + header.count
-        found.append(messages)
-    client.close()
-    return found
+    with contextlib.closing(LogClient(server.http)) as client:
+        return [partition_of(client, topic, info) for info in client.topic(topic).partitions]
+
+
+def partition_of(client: LogClient, topic: str, info: PartitionInfo) -> list[Message]:
+    messages: list[Message] = []
+    offset = info.start
+    while offset < info.readable:
+        chunk = client.records(topic, info.partition, offset, end=info.readable, size_bytes_max=1 << 20)
+        for at, until, header in chunk.batches():
+            messages += read_messages(chunk.data, at, 0, 0, header.count, until)[max(0, offset - header.base_offset) :]
+            offset = header.base_offset + header.count
+    return messages
 
 
 def bodies(server: PolymqServer, topic: str) -> Counter[bytes]:
@@ -171,12 +174,32 @@ class Copying:
         return said
 
 
-def until(what: str, seen: object) -> None:
+def until(what: str, seen: Callable[[], bool]) -> None:
     """Wait until a function gives something true."""
     deadline = time.monotonic() + TIMEOUT_S
-    while not seen():  # type: ignore[operator]
+    while not seen():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
+
+
+def test_what_nats_publishes_is_moved_while_it_is_listened_to(home: PolymqServer, away: PolymqServer) -> None:
+    number = next(NUMBERS)
+    topic = f"live{number}"
+    copying = Copying(f"nats://{home.nats}/live.{number}.*", f"nsq://{away.nsq}/{topic}")
+
+    def has_arrived() -> bool:
+        publish(f"nats://{home.nats}", [Outgoing(f"live.{number}.probe", b"probe")])
+        with contextlib.suppress(Refusal):
+            return bool(bodies(away, topic)[b"probe"])
+        return False
+
+    until("the bridge to listen", has_arrived)
+    publish(f"nats://{home.nats}", [Outgoing(f"live.{number}.{n % 7}", b"%d" % n) for n in range(1000)])
+    until("everything", lambda: len(bodies(away, topic)) >= 1001)
+    copying.ended(signal.SIGTERM)
+    found = bodies(away, topic)
+    del found[b"probe"]
+    assert found == Counter(b"%d" % n for n in range(1000))
 
 
 def moved(cursor: Path) -> int:

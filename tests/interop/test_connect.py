@@ -383,7 +383,8 @@ def test_a_group_of_rocketmq_begins_where_it_is_told(server: PolymqServer, topic
     async def go() -> None:
         async with polymq.connect(f"rocketmq://{server.rocketmq}") as broker:
             await broker.publish(topic, b"old")
-            for number, begin in enumerate(("first", datetime.now(UTC) - timedelta(minutes=1))):
+            begins: list[str | datetime] = ["first", datetime.now(UTC) - timedelta(minutes=1)]
+            for number, begin in enumerate(begins):
                 async with broker.subscribe(topic, f"{topic}-{number}", begin=begin) as subscription:
                     assert (await take(subscription)).body == b"old"
         for other in ("nsq", "nats", "phpmq"):
@@ -424,7 +425,7 @@ def test_many_at_a_time_for_scripts(server: PolymqServer, topic: str) -> None:
 
 def test_the_examples_of_the_page(server: PolymqServer) -> None:
     text = PAGE.read_text().partition("\n# One API for all four\n")[2].partition("\n# ")[0]
-    first, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    first, many, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     program = subprocess.Popen(
         [sys.executable, "-u", "-c", first.replace("127.0.0.1:4150", server.nsq)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -438,6 +439,10 @@ def test_the_examples_of_the_page(server: PolymqServer) -> None:
         [sys.executable, "-c", second.replace("127.0.0.1:9100", server.phpmq)], capture_output=True, text=True, check=True, timeout=30
     )
     assert done.stdout == "UA2 at A7\nno more\n"
+    done = subprocess.run(
+        [sys.executable, "-c", many.replace("127.0.0.1:9876", server.rocketmq)], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout == "['RocketMQ has no messages without a body: send one byte']\nall of them\n"
 
 
 def test_importing_polymq_imports_no_client() -> None:

@@ -361,3 +361,45 @@ def test_topics_get_the_same_and_each_of_their_channels_is_consumed(generator: G
     assert subscribed == [b"SUB bench-%05d bench%b\n" % (topic, channel) for topic in range(3) for channel in (b"", b"-1")]
     assert published == [b"PUB bench-%05d\n" % (index % 3) for index in range(6)]
     assert result["messages"] == 6
+
+
+def test_a_publisher_waits_for_another_process_that_consumes(generator: Generator, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    told.write_bytes(bytes(8))
+
+    def script(peer: Peer) -> None:
+        for number in range(1, 11):
+            assert peer.line() == b"MPUB bench\n"
+            peer.body()
+            peer.send(OK)
+            if number == 4:
+                # 40 are out, 30 may be: nothing more comes until it is told that some have been received.
+                peer.connection.settimeout(0.3)
+                with pytest.raises(TimeoutError):
+                    peer.connection.recv(1, socket.MSG_PEEK)
+                peer.connection.settimeout(10)
+                told.write_bytes(struct.pack("=Q", 100))
+
+    server = scripted(script)
+    result = generator.run("mpub", server.address, messages=100, batch=10, window=1, follow=told, lead_max=30, deadline_s=10)
+    server.check()
+    assert result["messages"] == 100
+    with pytest.raises(LoadError, match="nowhere"):
+        generator.run("mpub", server.address, follow=tmp_path / "nowhere")
+
+
+def test_what_was_done_until_the_deadline_may_be_enough(generator: Generator) -> None:
+    def script(peer: Peer) -> None:
+        peer.subscribed()
+        assert peer.line() == b"RDY 2500\n"
+        peer.send(message(1) + message(2))
+        while peer.line():
+            pass
+
+    server = scripted(script)
+    load = generator.start("sub", server.address, messages=3, deadline_s=0.5, ready=True)
+    assert load.stdout is not None
+    assert json.loads(load.stdout.readline()) == {"ready": True}
+    result = generator.finish(load, whole=False)
+    server.check()
+    assert (result["messages"], result["complete"]) == (2, False)

@@ -431,3 +431,21 @@ def test_wrong_use_is_explained(generator: Generator) -> None:
             generator.run(mode, "127.0.0.1:1", deadline_s=1, **more)
     told = subprocess.run([str(generator.program), "--help"], capture_output=True, text=True, check=True).stdout
     assert "nats-both" in told
+
+
+def test_what_others_publish_is_only_counted(generator: Generator) -> None:
+    def script(peer: Peer) -> None:
+        peer.ready(b"bench 1")
+        for number in (7, 7, 3):
+            peer.send(message(number))
+        peer.pinged()
+
+    result = run(generator, script, mode="nats-sub", messages=3, subscribers=1, ready=True)
+    assert (result["messages"], result["received"], result["complete"]) == (3, [3], True)
+    assert result["ended_s"] > result["began_s"]
+
+
+def test_who_only_listens_is_no_member(generator: Generator) -> None:
+    for options in ({}, {"subscribers": 1, "members": 1}, {"subscribers": 1, "slow": 1}):
+        with pytest.raises(LoadError, match="--subscribers"):
+            generator.run("nats-sub", "127.0.0.1:1", messages=3, size=16, **options)

@@ -298,3 +298,23 @@ def test_wrong_use_is_explained(generator: Generator) -> None:
     ):
         with pytest.raises(LoadError, match=words):
             generator.run(f"rocketmq-{mode}", "127.0.0.1:1", deadline_s=1, **options)
+
+
+def test_what_others_publish_is_pulled_as_it_comes(generator: Generator) -> None:
+    """Bodies and properties are whatever they are; a queue that has nothing is asked again."""
+    with Fake(wrong=lambda asked, answer: replace(answer, code=19) if asked.code == PULL and not answer.body else answer) as fake:
+        for queue in range(3):
+            fake.queue("bench", queue).extend([(b"y" * SIZE, b"")] * 50)
+        result = run(generator, fake, "pull", messages=150, foreign=True, ready=True)
+    assert (result["messages"], result["pulled"], result["complete"]) == (150, 150, True)
+    assert {asked.ext["queueId"] for asked in fake.asked if asked.code == PULL} == {"0", "1", "2", "3"}
+
+
+def test_of_what_others_publish_something_may_be_wrong_too(generator: Generator) -> None:
+    with Fake() as fake, pytest.raises(LoadError, match="with a body of 100"):
+        fake.queue("bench", 0).append((b"y" * 100, b""))
+        run(generator, fake, "pull", messages=1, foreign=True)
+    with pytest.raises(LoadError, match="only for rocketmq-pull"):
+        generator.run("rocketmq-send", "127.0.0.1:1", foreign=True)
+    with pytest.raises(LoadError, match="not with --foreign"):
+        generator.run("rocketmq-pull", "127.0.0.1:1", foreign=True, warm_up=1)

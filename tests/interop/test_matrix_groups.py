@@ -112,7 +112,7 @@ def test_groups_of_three_protocols_each_get_everything(tmp_path: Path) -> None:
             each.cancel()
         await asyncio.wait(members)
 
-    with PolymqServer(tmp_path) as server:
+    with PolymqServer(tmp_path, deadline_seconds=60) as server:
         asyncio.run(go(server))
     wanted = sorted(b"%d" % number for number in range(count))
     assert {name: sorted(bodies) == wanted for name, bodies in found.items()} == dict.fromkeys(found, True)
@@ -217,12 +217,12 @@ def test_one_group_shares_its_work_over_two_protocols(tmp_path: Path) -> None:
             each.is_certain = False
         await work
         await until(lambda: len(there.settled) == count)
-        for each in shifts:
-            each.cancel()
+        for shift in shifts:
+            shift.cancel()
         await asyncio.wait(shifts)
         return publishing
 
-    with PolymqServer(tmp_path, {"phpmq.group": "workers", "server.on_disconnect": "requeue"}) as server:
+    with PolymqServer(tmp_path, {"phpmq.group": "workers", "server.on_disconnect": "requeue"}, deadline_seconds=60) as server:
         publishing = asyncio.run(go(server))
     assert crew is not None
     assert sorted(crew.settled) == list(range(count))

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from polymq.testing.simulate import simulate
-from tests.sim import planted, planted_management
+from tests.sim import planted, planted_management, planted_protocols
 from tests.sim.planting import BUGS
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = ["FOUND_AT", "SEEDS_MAX", "search"]
 
 assert planted
 assert planted_management
+assert planted_protocols
 SEEDS_MAX: Final = 1000
 FOUND_AT: Final[dict[str, int]] = {
     "acknowledge_before_append": 0,
@@ -71,6 +72,13 @@ FOUND_AT: Final[dict[str, int]] = {
     "deleted_topic_keeps_its_messages": 8,
     "deleted_channel_comes_back": 347,
     "emptying_forgets_what_is_being_synced": 964,
+    "send_is_answered_before_it_is_written": 1_000_017,
+    "commit_is_not_journaled": 1_000_001,
+    "pull_steps_over_a_message": 1_000_001,
+    "given_back_is_lost": 1_000_004,
+    "given_back_comes_at_once": 1_000_002,
+    "put_back_loses_the_copy": 1_000_001,
+    "lifetime_is_forgotten_when_put_back": 1_000_001,
 }
 
 
@@ -83,7 +91,7 @@ def search(bug: Bug) -> int | None:
 def _seeds(bug: Bug) -> Iterator[int]:
     if bug.name in FOUND_AT:
         yield FOUND_AT[bug.name]
-    yield from range(SEEDS_MAX)
+    yield from range(bug.first, bug.first + SEEDS_MAX)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ["BUGS", "Bug", "bug", "every", "plant", "replaced"]
+__all__ = ["BUGS", "Bug", "bug", "bug_from", "every", "plant", "replaced"]
 
 
 @dataclass(frozen=True)
 class Bug:
-    """A mistake, and how to make it."""
+    """A mistake, and how to make it; `first`: the seed from which on it is looked for."""
 
     name: str
     plant: Callable[[], AbstractContextManager[None]]
+    first: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -29,8 +30,17 @@ BUGS: list[Bug] = []
 
 def bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
     """Enter a bug into the list under its function's name."""
-    BUGS.append(Bug(plant.__name__, contextmanager(plant)))
-    return plant
+    return bug_from(0)(plant)
+
+
+def bug_from(first: int) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
+    """Enter bugs that are looked for from a seed on."""
+
+    def enter(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+        BUGS.append(Bug(plant.__name__, contextmanager(plant), first))
+        return plant
+
+    return enter
 
 
 @contextmanager

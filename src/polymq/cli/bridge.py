@@ -14,19 +14,17 @@ from polymq.errors import ConfigError, LocalProtocolError
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from polymq.cli.bridge_reach import Reach
     from polymq.clients.bridge import Bridge, BridgeOptions
     from polymq.clients.bridge_address import BridgeEnd
     from polymq.clients.bridge_cursor import Cursor
     from polymq.clients.bridge_ends import BridgeSource, Tally
     from polymq.clients.bridge_log import LogBegin
-    from polymq.clients.broker import Broker
 
 __all__ = ["app", "beginning", "bridge"]
 
 NS_PER_S: Final = 10**9
-# How long one attempt to reach a server takes; then it is said, and tried again.
-DEADLINE_SECONDS: Final = 10.0
-NEVER_BYTES: Final = 1 << 40
+LOG_DEADLINE_SECONDS: Final = 10.0
 LEFT_OUT: Final = 3
 INTERRUPTED: Final = 130
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -74,56 +72,73 @@ class Wanted:
     idle_seconds: float | None
     window: int
     options: BridgeOptions
+    source_reach: Reach
+    target_reach: Reach
+
+
+SourceArgument = Annotated[str, typer.Argument(metavar="SRC", show_default=False, help="where the messages are: see Addresses")]
+TargetArgument = Annotated[str, typer.Argument(metavar="DST", show_default=False, help="where they go")]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="go on with new messages until Ctrl-C")]
+CursorOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", show_default=False, help="keep how far it is here, and go on there (polymq:// as the source)"),
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="WHERE",
+        show_default=False,
+        help="where to begin the first time: earliest (the default), latest, an offset, how long ago (2h), or a time (2026-05-01T12:00Z)",
+    ),
+]
+CountOption = Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False, help="stop after this many messages")]
+IdleOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", show_default=False, help="without --follow, a server's group ends when nothing comes for so long (2s)"),
+]
+WindowOption = Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="messages of a group that are here unsettled")]
+SkipOption = Annotated[bool, typer.Option("--skip-refused", help="leave out, and count, messages that the target refuses")]
+GiveUpOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", show_default=False, help="stop with an error when a server is away for so long (default: never)"),
+]
+SourceTlsOption = Annotated[
+    str | None, typer.Option(metavar="FILE|system", show_default=False, help="reach SRC within TLS; these authorities vouch for it")
+]
+TargetTlsOption = Annotated[str | None, typer.Option(metavar="FILE|system", show_default=False, help="the same for DST")]
+LegacyOption = Annotated[bool, typer.Option("--phpmq-legacy", help="speak the older dialect, as PHPMQ's reference server does")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="reach both ends, say what would be moved, and move nothing")]
 
 
 @app.command(epilog=EXAMPLES, no_args_is_help=True)
 def bridge(
-    source: Annotated[str, typer.Argument(metavar="SRC", show_default=False, help="where the messages are: see Addresses")],
-    target: Annotated[str, typer.Argument(metavar="DST", show_default=False, help="where they go")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with new messages until Ctrl-C")] = False,
-    cursor: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="keep how far it is here, and go on there (polymq:// as the source)"),
-    ] = None,
-    origin: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="WHERE",
-            show_default=False,
-            help="where to begin the first time: earliest (the default), latest, an offset, how long ago (2h), or a time (2026-05-01T12:00Z)",
-        ),
-    ] = None,
-    count: Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False, help="stop after this many messages")] = None,
-    idle: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", show_default=False, help="without --follow, a server's group ends when nothing comes for so long (2s)"
-        ),
-    ] = None,
-    window: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="messages of a group that are here unsettled")] = 2000,
-    skip_refused: Annotated[bool, typer.Option("--skip-refused", help="leave out, and count, messages that the target refuses")] = False,
-    give_up: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", show_default=False, help="stop with an error when a server is away for so long (default: never)"),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="reach both ends, say what would be moved, and move nothing")] = False,
+    source: SourceArgument,
+    target: TargetArgument,
+    follow: FollowOption = False,
+    cursor: CursorOption = None,
+    origin: FromOption = None,
+    count: CountOption = None,
+    idle: IdleOption = None,
+    window: WindowOption = 2000,
+    skip_refused: SkipOption = False,
+    give_up: GiveUpOption = None,
+    source_tls: SourceTlsOption = None,
+    target_tls: TargetTlsOption = None,
+    phpmq_legacy: LegacyOption = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Move a topic between any two servers, polymq's or real ones: NSQ, RocketMQ, NATS, PHPMQ. At least once."""
     import asyncio
     import time
 
+    from polymq.cli.bridge_reach import Reach
     from polymq.clients.bridge import BridgeOptions
     from polymq.clients.bridge_address import parse_end
 
     source_end = parse_end(source, is_source=True)
     target_end = parse_end(target, is_source=False, topic=source_end.topic)
-    if source_end.names == target_end.names:
-        raise ConfigError(["SRC and DST are the same: what arrives would be moved again, for ever"])
-    if source_end.is_log and idle is not None:
-        raise ConfigError(["--idle is for groups of servers; a log ends where it ended when the bridge was started, or --follow"])
-    if cursor is not None and not source_end.is_log:
-        raise ConfigError([f"--cursor is for polymq:// as the source; {source_end.protocol}:// keeps the place on the server"])
+    _check(source_end, target_end, idle, source_tls, cursor)
     seconds = None if follow or source_end.is_log else _seconds("--idle", idle or "2s")
     begin, group_begin = beginning(origin, source_end.protocol, time.time_ns())
     options = BridgeOptions(
@@ -133,10 +148,23 @@ def bridge(
         patience_seconds=None if give_up is None else _seconds("--give-up", give_up),
     )
     in_flight = window if count is None else min(window, count)  # what is given back counts as an attempt
-    wanted = Wanted(source_end, target_end, follow, cursor, begin, group_begin, seconds, in_flight, options)
+    reaches = Reach(source_tls, phpmq_legacy), Reach(target_tls, phpmq_legacy)
+    wanted = Wanted(source_end, target_end, follow, cursor, begin, group_begin, seconds, in_flight, options, *reaches)
     status = asyncio.run(_look(wanted) if dry_run else _go(wanted))
     if status:
         raise typer.Exit(status)
+
+
+def _check(source: BridgeEnd, target: BridgeEnd, idle: str | None, source_tls: str | None, cursor: Path | None) -> None:
+    """Refuse what does not go together."""
+    if source.names == target.names:
+        raise ConfigError(["SRC and DST are the same: what arrives would be moved again, for ever"])
+    if cursor is not None and not source.is_log:
+        raise ConfigError([f"--cursor is for polymq:// as the source; {source.protocol}:// keeps the place on the server"])
+    if source.is_log and idle is not None:
+        raise ConfigError(["--idle is for groups of servers; a log ends where it ended when the bridge was started, or --follow"])
+    if source.is_log and source_tls is not None:
+        raise ConfigError(["--source-tls: the log of a polymq node is read without TLS; or read a group, by a protocol's TLS port"])
 
 
 def _seconds(option: str, text: str) -> float:
@@ -181,27 +209,12 @@ def beginning(origin: str | None, protocol: str, now_ns: int) -> tuple[LogBegin,
     return LogBegin("time", time_ns=max(0, time_ns)), datetime.fromtimestamp(max(0, time_ns) / NS_PER_S, UTC)
 
 
-def _broker(end: BridgeEnd) -> Broker:
-    from polymq.clients.broker import Broker
-    from polymq.clients.nsq import NsqOptions
-    from polymq.clients.rocketmq import RocketMQOptions
-
-    if end.protocol == "nsq":
-        return Broker(end.url, NsqOptions(deadline_seconds=DEADLINE_SECONDS))
-    if end.protocol == "rocketmq":
-        # Not packed: whoever reads the topic by another protocol, or its log, gets the body as it is.
-        options = RocketMQOptions(
-            deadline_seconds=DEADLINE_SECONDS, send_seconds=DEADLINE_SECONDS, route_seconds=2.0, compress_above_bytes=NEVER_BYTES
-        )
-        return Broker(end.url, options)
-    return Broker(end.url)
-
-
 def _note(text: str) -> None:
     print(f"bridge: {text}", file=sys.stderr, flush=True)
 
 
 def _source(wanted: Wanted, tally: Tally, cursor: Cursor | None) -> BridgeSource:
+    from polymq.cli.bridge_reach import broker_of
     from polymq.cli.reach import secret
     from polymq.clients.bridge_groups import GroupSource
     from polymq.clients.bridge_log import LogSource
@@ -210,10 +223,15 @@ def _source(wanted: Wanted, tally: Tally, cursor: Cursor | None) -> BridgeSource
     end = wanted.source
     if not end.is_log:
         return GroupSource(
-            _broker(end), end.topic, end.group, window=wanted.window, idle_seconds=wanted.idle_seconds, begin=wanted.group_begin
+            broker_of(end, wanted.source_reach),
+            end.topic,
+            end.group,
+            window=wanted.window,
+            idle_seconds=wanted.idle_seconds,
+            begin=wanted.group_begin,
         )
     try:
-        client = LogClient(end.url, secret=end.secret or secret(), timeout_seconds=DEADLINE_SECONDS)
+        client = LogClient(end.url, secret=end.secret or secret(), timeout_seconds=LOG_DEADLINE_SECONDS)
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error
     return LogSource(client, end.topic, tally, follows=wanted.follows, begin=wanted.origin, cursor=cursor, note=_note)
@@ -226,6 +244,7 @@ async def _go(wanted: Wanted) -> int:
     import time
 
     from polymq.cli.bridge_progress import Progress, summary
+    from polymq.cli.bridge_reach import broker_of
     from polymq.clients.bridge import Bridge
     from polymq.clients.bridge_cursor import Cursor
     from polymq.clients.bridge_ends import Tally
@@ -239,7 +258,7 @@ async def _go(wanted: Wanted) -> int:
             if not cursor.is_new:
                 _note(f"going on where {wanted.cursor} says; {cursor.moved:,} moved before")
         source = _source(wanted, tally, cursor)
-        target = TopicTarget(_broker(wanted.target), wanted.target.topic, tally)
+        target = TopicTarget(broker_of(wanted.target, wanted.target_reach), wanted.target.topic, tally)
         engine = Bridge(source, target, tally, wanted.options, note=_note)
         _note(f"{wanted.source.shown} → {wanted.target.shown}")
         begun = time.monotonic()
@@ -254,8 +273,8 @@ async def _go(wanted: Wanted) -> int:
                 await showing
             if tally.moved or not has_failed:
                 seconds = time.monotonic() - begun
-                is_idle = wanted.options.ends_when_idle and not has_failed and not engine.has_stopped
-                _note(summary(tally, seconds, idle_seconds=(wanted.idle_seconds or 0.0) if is_idle else 0.0))
+                idle_seconds = (wanted.idle_seconds or 0.0) if engine.has_idled else 0.0
+                _note(summary(tally, seconds, idle_seconds=idle_seconds))
     if engine.has_stopped and not wanted.follows:
         return INTERRUPTED
     return 0 if tally.is_whole else LEFT_OUT
@@ -293,6 +312,7 @@ async def _look(wanted: Wanted) -> int:
     """Reach both ends and say what there is."""
     import contextlib
 
+    from polymq.cli.bridge_reach import broker_of
     from polymq.clients.bridge_cursor import Cursor
     from polymq.clients.bridge_ends import Tally
 
@@ -306,9 +326,9 @@ async def _look(wanted: Wanted) -> int:
             await source.open()
             found = f"{source.left() or 0:,} messages to be moved now"
         else:
-            await stack.enter_async_context(_broker(wanted.source))
+            await stack.enter_async_context(broker_of(wanted.source, wanted.source_reach))
             found = "reached; how much it has for the group is known when it is read"
-        await stack.enter_async_context(_broker(wanted.target))
+        await stack.enter_async_context(broker_of(wanted.target, wanted.target_reach))
     print(f"source: {wanted.source.shown}: {found}")
     print(f"target: {wanted.target.shown}: reached")
     return 0

@@ -44,7 +44,7 @@ class Progress:
         left = self._left()
         if left is not None:
             parts.append(f"{left:,} to be read")
-        return " · ".join(parts + _exceptions(self._tally))
+        return " · ".join(parts + [f"{count:,} {word}" for count, word, _ in _exceptions(self._tally)])
 
     async def show(self) -> None:
         """Show it until cancelled."""
@@ -71,18 +71,20 @@ def summary(tally: Tally, seconds: float, *, idle_seconds: float = 0.0) -> str:
     """Say what was done; the time in which it was clear that nothing more would come is none of the rate's."""
     busy_seconds = seconds - idle_seconds
     rate = f", {tally.moved / busy_seconds:,.0f}/s" if busy_seconds > 0 and tally.moved else ""
-    parts = [f"moved {tally.moved:,} message{'' if tally.moved == 1 else 's'} in {seconds:.1f} s{rate}", *_exceptions(tally)]
+    parts = [f"moved {tally.moved:,} message{'' if tally.moved == 1 else 's'} in {seconds:.1f} s{rate}"]
+    parts += [f"{count:,} {words}" for count, _, words in _exceptions(tally)]
     if tally.dropped:
         fields = ", ".join(f"{count:,} × {field}" for field, count in sorted(tally.dropped.items()))
         parts.append(f"not carried by the target's protocol: {fields}")
     return "; ".join(parts)
 
 
-def _exceptions(tally: Tally) -> list[str]:
+def _exceptions(tally: Tally) -> list[tuple[int, str, str]]:
+    """List what did not go as it should: how many, in a word, and in words."""
     named = (
-        (tally.skipped, "refused and left out"),
-        (tally.expired, "expired on the way"),
-        (tally.gone, "gone before they were read"),
-        (tally.again, "sent again, which may be there twice"),
+        (tally.skipped, "refused", "refused and left out"),
+        (tally.expired, "expired", "expired on the way"),
+        (tally.gone, "gone", "gone before they were read"),
+        (tally.again, "sent again", "sent again, which may be there twice"),
     )
-    return [f"{count:,} {words}" for count, words in named if count]
+    return [each for each in named if each[0]]

@@ -166,6 +166,7 @@ class Bridge:
     ) -> None:
         self.tally = tally
         self.has_stopped = False
+        self.has_idled = False  # it ended because nothing came
         self._source = source
         self._target = target
         self._options = options
@@ -247,6 +248,7 @@ class Bridge:
                     break
                 if not batch:
                     if self._options.ends_when_idle and was_empty and held.is_empty:
+                        self.has_idled = True
                         break
                     continue
                 if left is not None:
@@ -268,12 +270,15 @@ class Bridge:
     async def _fly(self, flight: list[Carried]) -> None:
         """Have everything acknowledged, or left out for a reason, and settle it; raises _Stopped, or what makes it impossible."""
         trouble = _Trouble(self._options, self._monotonic, self._random)
-        sent: set[int] = set()  # what the target may have, by id
+        sent: set[int] = set()  # what the target may have, by id; a second time is counted once
+        again: set[int] = set()
         while flight:
             wanted = await self._wanted(flight)
             if not wanted:
                 return
-            self.tally.again += sum(id(each) in sent for each in wanted)
+            repeated = sent.intersection(map(id, wanted)) - again
+            self.tally.again += len(repeated)
+            again |= repeated
             sent.update(map(id, wanted))
             outcomes = await self._or_stop(self._target.send(wanted), _GRACE_SECONDS)
             done, lost = self._judge(wanted, outcomes)

@@ -129,7 +129,7 @@ class Cursor:
             return
         except OSError as error:
             raise ConfigError([f"the cursor {self.path} cannot be read: {error.strerror or error}"]) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             advice = "with it out of the way the bridge begins again (--from says where), and what was moved before comes twice"
             raise ConfigError([f"{self.path} is no cursor, or is damaged: {advice}"]) from error
         for what, expected in self._ends.items():

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from polymq.limits import PENDING_INPUT_SIZE_BYTES_MAX, READ_BUFFER_SIZE_BYTES, READ_BULK_SIZE_BYTES
+from polymq.limits import PENDING_INPUT_SIZE_BYTES_MAX, READ_BUFFER_SIZE_BYTES, READ_BULK_SIZE_BYTES, READS_MINDING_OTHERS
 from polymq.wire.layers import LayerStack
 
 if TYPE_CHECKING:
+    from polymq.gateways.contract import Gateway
     from polymq.server.connection import Connection
     from polymq.wire.layers import Layer
 
@@ -37,6 +38,9 @@ class Intake:
         self._bulk = memoryview(bytearray(READ_BULK_SIZE_BYTES))
         self._buffer = self._bulk[:READ_BUFFER_SIZE_BYTES]
         self._spare: bytearray | None = None
+        # What the connection that was read last speaks, and for how many reads others are still minded.
+        self._speech: type[Gateway] | None = None
+        self._minding = READS_MINDING_OTHERS
 
     def read(self, connection: Connection) -> memoryview | None:
         """Receive once; return all that is unconsumed, old and new, ENDED when no more comes, None when none is there.
@@ -52,7 +56,13 @@ class Intake:
                 count = connection.stream.recv_into(memoryview(private)[at:])
                 connection.filled = total = at + count
                 return memoryview(private)[:total] if count else ENDED
-            buffer = self._bulk if connection.gateway.bulky else self._buffer
+            gateway = connection.gateway
+            if gateway.__class__ is not self._speech:
+                self._speech, self._minding = gateway.__class__, READS_MINDING_OTHERS
+            elif self._minding:
+                self._minding -= 1
+            # Who speaks something else is not to wait until so much has been handled, turn by turn.
+            buffer = self._bulk if gateway.bulky and not self._minding else self._buffer
             rest = connection.rest
             if not rest:
                 count = connection.stream.recv_into(buffer)

@@ -112,6 +112,13 @@ class FakeStream:
             return size
         raise BlockingIOError
 
+    def take_all(self) -> bytes:
+        """Take everything that is under way, whenever it would arrive: what the other side has said until now."""
+        data = b"".join(part for _, part in self._arriving)
+        self._arriving.clear()
+        self._size_bytes = 0
+        return data
+
     def send(self, data: bytes | bytearray | memoryview) -> int:
         """Hand bytes to the network, or some of them. Raises BlockingIOError, ConnectionResetError, BrokenPipeError."""
         assert not self.closed

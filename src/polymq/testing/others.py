@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.access import ANONYMOUS
+from polymq.testing.network import FakeStream
 from polymq.testing.phpmq_clients import PhpmqConsumer, PhpmqProducer
 from polymq.testing.process import read_partitions
 from polymq.testing.promises import PromiseBrokenError
-from polymq.testing.rocketmq_clients import RocketmqConsumer, RocketmqProducer, dead_letter_topic, retry_topic
+from polymq.testing.rocketmq_clients import RocketmqClient, RocketmqConsumer, RocketmqProducer, dead_letter_topic, retry_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from polymq.core.broker import Broker
     from polymq.testing.clients import Client
@@ -72,6 +73,12 @@ class Others:
             topics = self._queues() | {dead_letter_topic(group): 1}
             clients.append(RocketmqConsumer(self._world, group, topics.copy, eager=True))
         return [*clients, *(PhpmqConsumer(self._world, f"{what}.{plan.name}", plan.name, eager=True) for plan in options.queues)]
+
+    def hear_out(self, clients: Sequence[Client]) -> None:
+        """The process has ended: what it had said to these clients was said, although it is still under way."""
+        for client in clients:
+            if isinstance(client, RocketmqClient | PhpmqConsumer) and isinstance(client.stream, FakeStream) and not client.stream.closed:
+                client.hear_out(client.stream.take_all())
 
     def owed(self) -> dict[str, list[Publication]]:
         """List what is owed, by whom it is owed to."""

@@ -120,14 +120,12 @@ class Positions:
             position.open.clear()
 
     def power_lost(self, loss: Loss) -> None:
-        """What was confirmed and not synced may be gone; then an earlier one holds."""
+        """What was confirmed and not synced may be gone; then an earlier one holds. Nor is any beyond the end of a log that lost some."""
         self._epoch += 1
-        for position in self._positions.values():
-            for commit in position.done:
-                if not loss.journal_keeps(commit.done_ns or _NEVER_NS):
-                    position.sent.append(commit.offset)
-            position.sent.sort()
-            position.done = [each for each in position.done if loss.journal_keeps(each.done_ns or _NEVER_NS)]
+        for spot, position in self._positions.items():
+            kept = [each for each in position.done if _is_kept(loss, spot.topic, each.done_ns or _NEVER_NS)]
+            position.sent = sorted({*position.sent, *(each.offset for each in position.done)})
+            position.done = kept
 
     def moved(self, spot: Spot, asked: int, offered: int) -> None:
         """A group asked for what a queue does not have: only a loss of power may take what was there."""
@@ -168,6 +166,10 @@ class Positions:
         """List what a group that reads a topic from its beginning must still be shown."""
         seen = self._seen.get((group, topic), set())
         return [each for each in self._ledger.open_publications if _is_owed(each, topic, seen)]
+
+
+def _is_kept(loss: Loss, topic: str, at_ns: int) -> bool:
+    return loss.journal_keeps(at_ns) and loss.log_keeps(topic, None, at_ns)
 
 
 def _is_owed(publication: Publication, topic: str, seen: set[int]) -> bool:

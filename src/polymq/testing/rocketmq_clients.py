@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from polymq.testing.rocketmq_wire import Pulled
     from polymq.testing.witness import WitnessedSurroundings
 
-__all__ = ["RocketmqConsumer", "RocketmqProducer", "TopicMaker", "dead_letter_topic", "retry_topic", "spelt"]
+__all__ = ["RocketmqClient", "RocketmqConsumer", "RocketmqProducer", "TopicMaker", "dead_letter_topic", "retry_topic", "spelt"]
 
 _MS: Final = 1_000_000
 _LEVEL_ONE_NS: Final = 1_000_000_000
@@ -67,6 +67,10 @@ class RocketmqClient(Client):
     def unanswered(self) -> int:
         """How many answers are waited for."""
         return len(self._asked)
+
+    def hear_out(self, said: bytes) -> None:
+        """Take what the process has said before it ended; whatever follows from it is never sent."""
+        self._took(said)
 
     def _reach(self) -> ClientStream | None:
         return self._told.dial("rocketmq")

@@ -167,6 +167,7 @@ class World:
     def _end(self, plan: LifePlan) -> None:
         """The process is gone, in whatever way; time passes without one."""
         self.trace("the broker ends: %s", plan.ending.value)
+        self.others.hear_out(self.clients)
         self.witness.stopped()
         self.ledger.stopped(clean=plan.ending is Ending.STOP)
         power_loss = plan.ending.power_loss

@@ -113,6 +113,8 @@ def test_a_second_signal_ends_it_at_once(ends: tuple[FakeSource, FakeTarget], mo
         (("rocketmq://h/t/c", NSQ, "--from", "17"), "each queue"),
         ((LOG, NSQ, "--from", "yesterday"), "expected earliest"),
         ((LOG, NSQ, "--give-up", "never"), "--give-up"),
+        ((LOG, NSQ, "--source-tls", "system"), "without TLS"),
+        ((LOG, NSQ, "--target-tls", "/not/there.pem"), "no certificates"),
     ],
 )
 def test_what_makes_no_sense_is_said(arguments: tuple[str, ...], says: str) -> None:

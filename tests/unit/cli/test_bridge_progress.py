@@ -71,6 +71,7 @@ def test_a_summary_names_what_is_not_as_it_was() -> None:
     assert summary(Tally(moved=1), 0.5) == "moved 1 message in 0.5 s, 2/s"
     assert summary(Tally(moved=10), 4.0, idle_seconds=2.0) == "moved 10 messages in 4.0 s, 5/s"
     tally = Tally(4, 4, 1, 2, 3, 5, Counter(key=2, header=1))
+    assert Progress(tally, lambda: None, Clock()).line() == "moved 4 · 0/s · 1 refused · 2 expired · 3 gone · 5 sent again"
     assert summary(tally, 2.0) == (
         "moved 4 messages in 2.0 s, 2/s; 1 refused and left out; 2 expired on the way; 3 gone before they were read;"
         " 5 sent again, which may be there twice; not carried by the target's protocol: 1 × header, 2 × key"

@@ -52,7 +52,15 @@ def test_every_way_to_tear_a_cursor_is_seen(path: Path) -> None:
         path.write_bytes(whole[:size])
         with pytest.raises(ConfigError, match="damaged"):
             Cursor(path, "s", "t")
-    for damage in (whole.replace(b"100", b"101"), whole.replace(b'"format": 1', b'"format": 2'), b"[]", b"{}", b"null", b"\xff"):
+    for damage in (
+        whole.replace(b"100", b"101"),
+        whole.replace(b'"format": 1', b'"format": 2'),
+        b"[]",
+        b"{}",
+        b"null",
+        b"\xff",
+        b"[" * 100_000,
+    ):
         path.write_bytes(damage)
         with pytest.raises(ConfigError, match="damaged"):
             Cursor(path, "s", "t")

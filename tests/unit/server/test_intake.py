@@ -6,8 +6,8 @@ import pytest
 
 from polymq import limits
 from polymq.gateways.effects import Send
-from polymq.server.connection import ConnectionState
-from tests.unit.server.fakes import World
+from polymq.server.connection import Connection, ConnectionState
+from tests.unit.server.fakes import Gateway, Stream, World
 
 
 def test_a_large_command_is_collected_in_a_buffer_of_its_own() -> None:
@@ -68,11 +68,34 @@ def test_lines_of_all_sizes_in_pieces_of_any_size(piece: int) -> None:
     assert gateway.calls[1:] == lines
 
 
+def read_full(world: World, stream: Stream, connection: Connection) -> int:
+    """Have a connection read while more is there than fits; gives the room that it had."""
+    stream.incoming[:] = [b"x\n" * limits.READ_BULK_SIZE_BYTES]
+    world.pump.readable(connection)
+    return stream.reads[-1]
+
+
 @pytest.mark.parametrize(("bulky", "size"), [(False, limits.READ_BUFFER_SIZE_BYTES), (True, limits.READ_BULK_SIZE_BYTES)])
 def test_who_passes_on_much_is_read_in_larger_pieces(bulky: bool, size: int) -> None:
     world = World()
     stream, gateway, connection = world.connect()
     gateway.bulky = bulky
-    stream.incoming.append(b"x\n" * limits.READ_BULK_SIZE_BYTES)
-    world.pump.readable(connection)
-    assert stream.reads == [size]
+    world.send(connection, *[b"x\n"] * (limits.READS_MINDING_OTHERS + 1))
+    assert read_full(world, stream, connection) == size
+
+
+class OfAnotherProtocol(Gateway):
+    """Speaks something else."""
+
+
+def test_beside_another_protocol_nobody_is_read_in_larger_pieces() -> None:
+    world = World()
+    stream, gateway, connection = world.connect()
+    _, _, other = world.connect(OfAnotherProtocol())
+    gateway.bulky = True
+    for _ in range(2):
+        world.send(other, b"x\n")
+        assert read_full(world, stream, connection) == limits.READ_BUFFER_SIZE_BYTES
+        for _ in range(limits.READS_MINDING_OTHERS - 1):
+            assert read_full(world, stream, connection) == limits.READ_BUFFER_SIZE_BYTES
+        assert read_full(world, stream, connection) == limits.READ_BULK_SIZE_BYTES

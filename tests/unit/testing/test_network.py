@@ -121,3 +121,12 @@ def test_stall_keeps_back_bytes_and_end() -> None:
     net.clock.advance(500)
     assert receive(server) == b"x"
     assert receive(server) == b""
+
+
+def test_all_that_is_under_way_can_be_taken_before_it_arrives() -> None:
+    client, server = network(NetworkConditions(delay_ns_max=1000)).pair()
+    server.send(b"one")
+    server.send(b"two")
+    assert client.take_all() == b"onetwo"
+    assert client.take_all() == b""
+    assert client.wakes_at_ns is None

@@ -4,6 +4,7 @@ import pytest
 
 from polymq.limits import OFFSET_BITS
 from polymq.testing.clock import FakeClock
+from polymq.testing.durability import Place
 from polymq.testing.ledger import Ledger
 from polymq.testing.positions import Commit, Positions, Spot
 from polymq.testing.promises import PromiseBrokenError
@@ -118,6 +119,14 @@ def test_a_loss_of_power_takes_only_what_was_not_synced(stage: Stage) -> None:
     stage.told(5)
     with pytest.raises(PromiseBrokenError, match="had committed 5"):
         stage.told(4)
+
+
+def test_a_position_beyond_what_a_log_has_lost_may_go_back(stage: Stage) -> None:
+    stage.commit(5)
+    stage.ledger.failed(Place(0, "t"))
+    stage.clock.advance(3 * SECOND)
+    stage.kill(power_loss=True)
+    stage.told(2)
 
 
 def test_a_group_owes_what_it_was_not_shown(stage: Stage) -> None:
