@@ -261,17 +261,17 @@ def _begin(client: RocketmqClient, lane: Lane, opaque: int, offset: int, commit_
 
 
 def _read_at_once(client: RocketmqClient, lane: Lane, opaque: int, offset: int) -> bool:
-    """Answer with what comes next for whoever reads on in memory; False: that is not so, and nothing has happened."""
+    """Answer with what comes next for whoever reads on, if it is in memory; False: it is not, and nothing has been said."""
     log = lane.log
     if offset < log.start or offset >= log.readable or client.is_spent:
         return False
-    reader = client.reader(lane.group, log)
-    if reader.offset != offset or reader.keeps_copy:
+    house, reader = client.house, client.reader(lane.group, log)
+    if reader.offset != offset or (reader.keeps_copy and house.holds.is_spent):
         return False
     piece = reader.take(lane.count_max, lane.size_max)
     if piece is None:
         return False
-    house, spot = client.house, lane.spot
+    spot = lane.spot
     room = PULL_HEAD_SIZE_BYTES + stored_room(piece, spot, lane.size_max)
     buffer = house.scratch if room <= len(house.scratch) else house.room(room)
     at, now_ns = PULL_HEAD_SIZE_BYTES, house.clock.wall_ns()
