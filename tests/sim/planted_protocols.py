@@ -35,11 +35,11 @@ def commit_is_not_journaled() -> Iterator[None]:
     strikes = every(3)
 
     def make(commit: Any) -> Any:
-        def forgetful(self: CursorGroup, partition_index: int, offset: int) -> None:
+        def forgetful(self: CursorGroup, partition_index: int, offset: int, **options: bool) -> None:
             if strikes():
                 self.committed[partition_index] = offset
             else:
-                commit(self, partition_index, offset)
+                commit(self, partition_index, offset, **options)
 
         return forgetful
 
@@ -53,8 +53,8 @@ def pull_steps_over_a_message() -> Iterator[None]:
     strikes = every(10)
 
     def make(encode_stored: Any) -> Any:
-        def hasty(*arguments: Any) -> Any:
-            end, count, following, scanned = encode_stored(*arguments)
+        def hasty(*arguments: Any, **options: Any) -> Any:
+            end, count, following, scanned = encode_stored(*arguments, **options)
             return end, count, following + strikes(), scanned
 
         return hasty
