@@ -275,7 +275,7 @@ _TO_ROCKETMQ: Final = (
 def _left_out() -> Iterator[str]:
     yield (
         "## What is left out\n\n"
-        "Each time that a message goes out without its key or a header, `polymq_conversion_dropped_total` counts it, by reader's protocol; "
+        "Each time that a message goes out to NATS or RocketMQ without its key or a header, `polymq_conversion_dropped_total` counts it, by reader's protocol; NSQ and PHPMQ carry neither, and count nothing. "
         "`polymq_conversion_passed_over_total` counts messages that are passed over as a whole: of those that are over, pulls of RocketMQ's; what is larger than any "
         "client takes ([METRICS.md](METRICS.md)).\n\n"
         "NATS: a header's name is printable ASCII without blanks and colons; no value and no key has a line break; beside a key there is no header `KEYS`. A header `reply-to` that is no "

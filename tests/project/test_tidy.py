@@ -28,7 +28,6 @@ UNTESTED = {
     "polymq.cli.__main__": "run by tests/unit/cli/test_main.py",
     "polymq.clients.broker_nats": "run by tests/interop/test_connect.py, and what it refuses by tests/unit/clients/test_broker.py",
     "polymq.clients.broker_nsq": "run by tests/interop/test_connect.py, and what it refuses by tests/unit/clients/test_broker.py",
-    "polymq.clients.broker_phpmq": "run by tests/interop/test_connect.py, and what it refuses by tests/unit/clients/test_broker.py",
     "polymq.clients.broker_rocketmq": "run by tests/interop/test_connect.py, and what it refuses by tests/unit/clients/test_broker.py",
     "polymq.clients.broker_sync": "run by tests/interop/test_connect.py",
     "polymq.core.catalogue": "covered by tests/unit/core/test_session.py, test_work_group.py and test_recovery.py",

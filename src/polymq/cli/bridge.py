@@ -258,7 +258,8 @@ async def _go(wanted: Wanted) -> int:
             if not cursor.is_new:
                 _note(f"going on where {wanted.cursor} says; {cursor.moved:,} moved before")
         source = _source(wanted, tally, cursor)
-        target = TopicTarget(broker_of(wanted.target, wanted.target_reach), wanted.target.topic, tally)
+        reach = wanted.target_reach
+        target = TopicTarget(broker_of(wanted.target, reach), wanted.target.topic, tally, has_ttl=not reach.is_legacy)
         engine = Bridge(source, target, tally, wanted.options, note=_note)
         _note(f"{wanted.source.shown} → {wanted.target.shown}")
         begun = time.monotonic()

@@ -273,24 +273,22 @@ class Bridge:
         sent: set[int] = set()  # what the target may have, by id; a second time is counted once
         again: set[int] = set()
         while flight:
-            wanted = await self._wanted(flight)
-            if not wanted:
-                return
+            now_ns = self._clock_ns()
+            over = {id(each) for each in flight if each.expiry_ns is not None and each.expiry_ns <= now_ns}
+            wanted = [each for each in flight if id(each) not in over and self._source.is_wanted(each)]
             repeated = sent.intersection(map(id, wanted)) - again
             self.tally.again += len(repeated)
             again |= repeated
             sent.update(map(id, wanted))
-            outcomes = await self._or_stop(self._target.send(wanted), _GRACE_SECONDS)
+            outcomes = await self._or_stop(self._target.send(wanted), _GRACE_SECONDS) if wanted else []
             done, lost = self._judge(wanted, outcomes)
-            await self._source.settle(done)
+            flight = await self._settle(flight, over, wanted, len(done))
             if lost is None:
                 return
             if not self._is_passing(lost):
                 raise lost
             if done:
                 trouble.over()
-            settled = {id(each) for each in done}
-            flight = [each for each in wanted if id(each) not in settled]
             seconds = trouble.wait_for(lost)
             self._note(f"target: {lost}; trying again")
             with contextlib.suppress(TimeoutError):
@@ -299,15 +297,17 @@ class Bridge:
             if self.has_stopped:
                 raise _Stopped
 
-    async def _wanted(self, flight: list[Carried]) -> list[Carried]:
-        """Leave out what is over by now, which is settled, and what the source will give again."""
-        now_ns = self._clock_ns()
-        over = [each for each in flight if each.expiry_ns is not None and each.expiry_ns <= now_ns]
-        if over:
-            self.tally.expired += len(over)
-            await self._source.settle(over)
-            flight = [each for each in flight if each.expiry_ns is None or each.expiry_ns > now_ns]
-        return [each for each in flight if self._source.is_wanted(each)]
+    async def _settle(self, flight: list[Carried], over: set[int], wanted: list[Carried], done: int) -> list[Carried]:
+        """Settle the first `done` of what was wanted, and what is over before the next one, in order; gives the rest of the flight.
+
+        Where a source knows positions only, whatever stands before one that is settled counts as settled. What the source will give again is left out.
+        """
+        unsent = id(wanted[done]) if done < len(wanted) else None
+        end = next((place for place, each in enumerate(flight) if id(each) == unsent), len(flight))
+        sent = {id(each) for each in wanted[:done]}
+        self.tally.expired += sum(id(each) in over for each in flight[:end])
+        await self._source.settle([each for each in flight[:end] if id(each) in over or id(each) in sent])
+        return flight[end:]
 
     async def _or_stop(self, work: Coroutine[Any, Any, _T], grace_seconds: float) -> _T:
         """Wait for some work; raises _Stopped when it is not done within the grace of a stop."""

@@ -51,7 +51,7 @@ def parse_end(url: str, *, is_source: bool, topic: str = "") -> BridgeEnd:
     place, _, path = rest.partition("/")
     if protocol == LOG:
         # Its servers are written as everybody's.
-        server = parse_address(f"nats://{place if ':' in place.rpartition('@')[2] else f'{place}:{_LOG_PORT}'}")
+        server = parse_address(f"nats://{place if ':' in place.rpartition('@')[2].rpartition(']')[2] else f'{place}:{_LOG_PORT}'}")
         if server.user:
             raise LocalProtocolError("a polymq node has a secret and no user: write polymq://:SECRET@HOST:PORT/TOPIC, or set POLYMQ_SECRET")
         if not is_source:

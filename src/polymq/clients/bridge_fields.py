@@ -43,12 +43,15 @@ def fields_of(message: BrokerMessage) -> tuple[bytes | None, list[tuple[bytes, b
     return (_encoded(message.key) if message.key else None), headers
 
 
-def fitted(message: Carried, protocol: str, topic: str, now_ns: int) -> tuple[Outgoing, list[str]]:
-    """Make what is published: as much of a message as the protocol can carry; also name what is left out, each time."""
+def fitted(message: Carried, protocol: str, topic: str, now_ns: int, *, has_ttl: bool = True) -> tuple[Outgoing, list[str]]:
+    """Make what is published: as much of a message as the protocol can carry; also name what is left out, each time.
+
+    `has_ttl` False: PHPMQ in its older dialect.
+    """
     dropped: list[str] = []
     ttl = 0.0
     if message.expiry_ns is not None:
-        if protocol == "phpmq":
+        if protocol == "phpmq" and has_ttl:
             ttl = max((message.expiry_ns - now_ns) / _NS_PER_SECOND, 1.0)
         else:
             dropped.append("ttl")

@@ -6,6 +6,7 @@ A message is settled when the target has it: what was not settled comes again, w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -83,7 +84,8 @@ class GroupSource:
         """Settle them; one that the server has taken back comes again, and there will be two of it."""
         for message in messages:
             if not _of(message).is_settled:
-                await _of(message).done()
+                with contextlib.suppress(LocalProtocolError):  # its client has given it back
+                    await _of(message).done()
 
     async def keep(self, *, moved: int, is_last: bool = False) -> None:
         """Do nothing: the server knows what is settled."""
@@ -101,9 +103,12 @@ class GroupSource:
 class TopicTarget:
     """A topic of any broker. What its protocol cannot carry is left out, and counted once the rest is there."""
 
-    def __init__(self, broker: Broker, topic: str, tally: Tally, clock_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, broker: Broker, topic: str, tally: Tally, clock_ns: Callable[[], int] = time.time_ns, *, has_ttl: bool = True
+    ) -> None:
         self._broker = broker
         self._topic = topic
+        self._has_ttl = has_ttl  # PHPMQ has none in its older dialect
         self._tally = tally
         self._clock_ns = clock_ns
 
@@ -115,7 +120,7 @@ class TopicTarget:
         """Publish them together."""
         now_ns = self._clock_ns()
         protocol = self._broker.address.protocol
-        fits = [fitted(each, protocol, self._topic, now_ns) for each in messages]
+        fits = [fitted(each, protocol, self._topic, now_ns, has_ttl=self._has_ttl) for each in messages]
         try:
             outcomes = await self._broker.publish_each([outgoing for outgoing, _ in fits])
         except LocalProtocolError as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from polymq.clients.broker_messages import BrokerMessage, OneByOne, cut, in_turn
 from polymq.clients.phpmq import PhpmqConsumer, PhpmqOptions, PhpmqProducer
-from polymq.errors import LocalProtocolError, PolyMQError, TransportError, Unsupported
+from polymq.errors import ConnectionLost, LocalProtocolError, PolyMQError, TransportError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["link"]
 
+_UNWANTED: Final = LocalProtocolError(
+    "the server closes the connection at this message, and takes others: it may be too large for it; its log says why"
+)
+# A message that the server closes the connection at is tried so many times more: it may have been a restart.
+_ATTEMPTS_MORE: Final = 2
 # What is handed to the connection as one piece.
 _RUN_MESSAGES_MAX: Final = 1000
 _RUN_SIZE_BYTES_MAX: Final = 1 << 20
@@ -37,10 +43,11 @@ def link(address: BrokerAddress, options: object) -> PhpmqLink:
 class _Settling:
     """004, 005 and 006."""
 
-    __slots__ = ("_message",)
+    __slots__ = ("_came", "_message")
 
     def __init__(self, message: PhpmqMessage) -> None:
         self._message = message
+        self._came = time.monotonic()
 
     @property
     def is_current(self) -> bool:
@@ -52,7 +59,12 @@ class _Settling:
     def retry(self, delay: float) -> None:
         if delay:
             raise Unsupported("PHPMQ puts a message at the end of its queue at once: retry() without a delay, or wait before it")
-        self._message.requeue(ttl_seconds=self._message.ttl_seconds)
+        ttl = self._message.ttl_seconds
+        left = math.floor(ttl - (time.monotonic() - self._came)) if ttl else 0
+        if ttl and left < 1:
+            self._message.settle()  # it is over
+        else:
+            self._message.requeue(ttl_seconds=left)
 
     def discard(self) -> None:
         self._message.dead_letter()
@@ -113,7 +125,41 @@ class PhpmqLink:
         await self._producer.publish(message.topic, message.body, ttl_seconds=_whole(message.ttl))
 
     async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
-        """Send them over a connection of their own and end it: a server that ends it as well has read everything before."""
+        """Send them over a connection of their own, and have the server confirm them (`PhpmqProducer.confirm`).
+
+        A server that does not want a message closes the connection, and says nothing. Then halves are sent, in order, until it is known which
+        one it is: what stood before it in the same piece is there twice.
+        """
+        outcomes = await self._fly(messages)
+        if not any(isinstance(each, ConnectionLost) for each in outcomes):
+            return outcomes
+        if len(messages) == 1:
+            # Is it this message, or everything, or was it chance?
+            for _ in range(_ATTEMPTS_MORE):
+                if not await self._takes_others():
+                    return outcomes
+                outcomes = await self._fly(messages)
+                if not isinstance(outcomes[0], ConnectionLost):
+                    return outcomes
+            return [_UNWANTED]
+        half = len(messages) // 2
+        first = await self.publish_each(messages[:half])
+        lost = next((each for each in first if isinstance(each, TransportError)), None)
+        if lost is not None:
+            return first + [lost] * (len(messages) - half)
+        return first + await self.publish_each(messages[half:])
+
+    async def _takes_others(self) -> bool:
+        """Whether the server takes a message of ours."""
+        try:
+            async with PhpmqProducer(self._server, self._options) as producer:
+                await producer.confirm()
+        except PolyMQError:
+            return False
+        return True
+
+    async def _fly(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+        """Send messages and have them confirmed, all of them or none."""
         outcomes: list[PolyMQError | None] = [None] * len(messages)
         runs = cut(messages, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX)
         try:
@@ -121,6 +167,7 @@ class PhpmqLink:
                 outcomes = await in_turn(messages, runs, partial(_publish_run, producer))
                 if lost := [each for each in outcomes if isinstance(each, TransportError)]:
                     raise lost[0]
+                await producer.confirm()
         except PolyMQError as error:
             # Nobody knows how far the server has read: what we did not refuse ourselves may be lost.
             return [error if each is None else each for each in outcomes]

@@ -135,7 +135,10 @@ class RocketMQLink:
 
     async def publish(self, message: Outgoing) -> None:
         """Send."""
-        await self._producer.send(_parcel(message))
+        if isinstance(message.order, int):
+            await self._publish_run([message])  # to the queue of that place
+        else:
+            await self._producer.send(_parcel(message))
 
     async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
         """A batch for each queue, all of them on their way at once: those of a batch go in all or none, and so in order."""

@@ -10,8 +10,8 @@
             work_on(message.content)
             message.settle()                 # or message.requeue(ttl_seconds=60), message.dead_letter()
 
-The protocol has no answers: a publish has been written when `publish` returns, and has been read when `close` (or the end of the block)
-returns without an error. Both find their server again when they lose it. Read next: `phpmq_connection.py`, `phpmq_messages.py`.
+The protocol has no answers: a publish has been written when `publish` returns. `close` (or the end of the block) waits until the server has ended
+the connection as well, which it does when it has read everything, and also when it refuses something; `confirm` waits until it has taken all that was sent. Both find their server again when they lose it. Read next: `phpmq_connection.py`, `phpmq_messages.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random as random_module
+import secrets
+import time
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
@@ -34,10 +36,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from types import TracebackType
 
-__all__ = ["PhpmqBatch", "PhpmqConsumer", "PhpmqMessage", "PhpmqOptions", "PhpmqProducer"]
+__all__ = ["CONFIRM_QUEUE", "PhpmqBatch", "PhpmqConsumer", "PhpmqMessage", "PhpmqOptions", "PhpmqProducer"]
 
 _log: Final = logging.getLogger(__name__)
 _DEFAULTS: Final = PhpmqOptions()
+# Where `confirm` sends its messages, and gets them back; those of others are given back when its connection ends.
+CONFIRM_QUEUE: Final = b"polymq.confirm"
+_CONFIRM_WINDOW: Final = 100
+# Whoever has not got its message back by now is not there any more: in the newer dialect it ends by itself, in the older one others take it away.
+_CONFIRM_TTL_SECONDS: Final = 60
+_CONFIRM_STALE_SECONDS: Final = 3600
 
 
 class PhpmqProducer:
@@ -77,10 +85,33 @@ class PhpmqProducer:
         """Send several messages as one piece; raises as `publish` does."""
         await self._within_deadline(b"".join([self._message(queue, content, ttl_seconds) for content in contents]))
 
-    async def close(self) -> None:
-        """Write what is left, say that this was all, and wait until the server has read it.
+    async def confirm(self) -> None:
+        """Wait until the server has taken all that was sent over this connection: the only acknowledgement that there is.
 
-        Raises:  ConnectionLost, DeadlineExceeded: what was sent may be there or not.
+        A message to CONFIRM_QUEUE, consumed over the same connection, comes back behind everything that was sent before it. Send nothing else meanwhile.
+        Raises:  ConnectionLost, DeadlineExceeded: nobody knows how much of it the server has taken.
+        """
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            raise (connection.reason if connection is not None else None) or ConnectionLost("the server closed the connection")
+        token = b"polymq %d %b" % (int(time.time()), secrets.token_hex(8).encode())
+        came = asyncio.get_running_loop().create_future()
+        connection.on_message = partial(_look_for, token, connection, came)
+        ttl_seconds = 0 if self.options.legacy else _CONFIRM_TTL_SECONDS
+        connection.send(self._message(CONFIRM_QUEUE, token, ttl_seconds) + frames.consume(CONFIRM_QUEUE, _CONFIRM_WINDOW))
+        try:
+            async with asyncio.timeout(self.options.deadline_seconds):
+                await asyncio.wait({came, connection.lost}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError as error:
+            raise DeadlineExceeded("the server has not confirmed in time what was sent") from error
+        if not came.done():
+            raise ConnectionLost("the server closed the connection before it had confirmed what was sent")
+
+    async def close(self) -> None:
+        """Write what is left, say that this was all, and wait until the server has ended the connection.
+
+        Raises:  ConnectionLost, DeadlineExceeded: what was sent may be there or not. Without an error the server has read everything, or
+                 has refused something and nothing behind it: see `confirm`.
         """
         self._closed = True
         connection, self._connection = self._connection, None
@@ -121,6 +152,17 @@ class PhpmqProducer:
                     await asyncio.sleep(seconds)
             self._backoff.succeeded()
             return self._connection
+
+
+def _look_for(token: bytes, connection: PhpmqConnection, came: asyncio.Future[None], message: frames.WireMessage) -> None:
+    """Take a message of `confirm`, and those that nobody waits for any more."""
+    is_own = message.content == token
+    words = message.content.split(b" ")
+    sent_at = int(words[1]) if len(words) == len(token.split(b" ")) and words[1].isdigit() else 0
+    if is_own or time.time() - sent_at > _CONFIRM_STALE_SECONDS:
+        connection.send(frames.acknowledge(CONFIRM_QUEUE, [message.id]))
+    if is_own and not came.done():
+        came.set_result(None)
 
 
 class PhpmqConsumer:

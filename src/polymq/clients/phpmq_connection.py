@@ -45,6 +45,7 @@ class PhpmqConnection(ClientConnection):
         self.has_received = False
         self._reader = FrameReader()
         self._finishing = False
+        self._was_reset = False
 
     # --- Called by asyncio --------------------------------------------------------------------------------------------
 
@@ -58,6 +59,11 @@ class PhpmqConnection(ClientConnection):
                 return
             self.has_received = True
             self.on_message(found)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who waits."""
+        self._was_reset = exc is not None
+        super().connection_lost(exc)
 
     # --- Called by producers and consumers ----------------------------------------------------------------------------
 
@@ -79,9 +85,10 @@ class PhpmqConnection(ClientConnection):
             raise self.reason
 
     async def finish(self, deadline_seconds: float) -> None:
-        """Write what is left, say that this was all, and wait until the server, which has read it then, closes.
+        """Write what is left, say that this was all, and wait until the server closes.
 
-        Within TLS nobody can say so without ending it: there the connection is closed as soon as all is written.
+        It has read everything then, unless it has closed because it does not want something. Within TLS nobody can say that this was all
+        without ending it: there the connection is closed as soon as all is written.
         Raises ConnectionLost, DeadlineExceeded.
         """
         transport = self._transport
@@ -102,6 +109,8 @@ class PhpmqConnection(ClientConnection):
             raise DeadlineExceeded("the server has not read everything in time") from error
         if lost_before is not None:
             raise lost_before
+        if self._was_reset and self.reason is not None:
+            raise self.reason
 
 
 async def connect(address: str, options: PhpmqOptions) -> PhpmqConnection:

@@ -32,7 +32,7 @@ BODIES = [b"%d" % number for number in range(5)]
 def ends(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeSource, FakeTarget]:
     source, target = FakeSource(BODIES), FakeTarget()
     monkeypatch.setattr(bridge_module, "_source", lambda wanted, tally, cursor: source)
-    monkeypatch.setattr("polymq.clients.bridge_groups.TopicTarget", lambda broker, topic, tally: target)
+    monkeypatch.setattr("polymq.clients.bridge_groups.TopicTarget", lambda broker, topic, tally, **_options: target)
     return source, target
 
 

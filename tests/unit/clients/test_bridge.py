@@ -275,3 +275,20 @@ def test_trouble_at_the_end_is_noted() -> None:
     asyncio.run(Bridge(source, target, Tally(), note=notes.append).run())
     assert notes == ["closing: rude"]
     assert target.is_closed
+
+
+def test_what_is_over_is_not_settled_before_what_stands_before_it() -> None:
+    # A source with positions would begin behind both.
+    source = FakeSource([b"refused", b"over", b"behind"])
+    source.expired = {b"over"}
+    target = FakeTarget(lambda _number, body: Refusal(RefusalCode.BATCH_TOO_LARGE) if body == b"refused" else None)
+    with pytest.raises(MessageRefused):
+        run(source, target)
+    assert source.settled == []
+    source = FakeSource([b"0", b"over", b"2"])
+    source.expired = {b"over"}
+    target = FakeTarget(lambda number, body: ConnectionLost("l") if body == b"2" and number < 2 else None)
+    tally = run(source, target)
+    assert source.settled == [b"0", b"over", b"2"]
+    assert target.attempts == [[b"0", b"2"], [b"2"], [b"2"]]
+    assert (tally.moved, tally.expired) == (2, 1)

@@ -23,6 +23,7 @@ def source(url: str) -> BridgeEnd:
         ("nats://h/a/q", "nats://h", "a", "q", "nats://h:4222/a/q"),
         ("phpmq://h/q", "phpmq://h", "q", "", "phpmq://h:9100/q"),
         ("polymq://h/t", "h:4171", "t", "", "polymq://h:4171/t"),
+        ("polymq://[::1]/t", "[::1]:4171", "t", "", "polymq://[::1]:4171/t"),
         ("polymq://:s3cret@[::1]:9/t", "[::1]:9", "t", "", "polymq://[::1]:9/t"),
     ],
 )

@@ -32,6 +32,7 @@ def fit(message: Carried, protocol: str) -> tuple[Outgoing, list[str]]:
 def test_each_protocol_gets_what_it_can_carry() -> None:
     assert fit(FULL, "nsq") == (Outgoing("t", FULL.body), ["ttl", "key", "header", "header", "header"])
     assert fit(FULL, "phpmq") == (Outgoing("t", FULL.body, ttl=2.5), ["key", "header", "header", "header"])
+    assert fitted(FULL, "phpmq", "t", NOW_NS, has_ttl=False)[1] == ["ttl", "key", "header", "header", "header"]
     headers = {"KEYS": "BA9", "TAGS": "red", "gate": "A7", "reply-to": "desk"}
     assert fit(FULL, "nats") == (Outgoing("t", FULL.body, headers=headers), ["ttl"])
     properties = {"gate": "A7", "reply-to": "desk"}

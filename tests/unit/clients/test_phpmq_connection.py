@@ -51,3 +51,19 @@ def test_a_connection_that_was_lost_says_so_at_its_end(tmp_path: Path) -> None:
                 await connection.finish(5)
 
     asyncio.run(run())
+
+
+def test_a_connection_that_is_reset_while_it_ends_says_so(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Server(tmp_path) as server:
+            server.closing_at_end = False
+            connection = await connect(server.address, PhpmqOptions())
+            connection.send(b"a")
+            await server.has(b"a")
+            ending = asyncio.create_task(connection.finish(5))
+            await asyncio.sleep(0)
+            connection.connection_lost(ConnectionResetError("reset"))
+            with pytest.raises(ConnectionLost):
+                await ending
+
+    asyncio.run(run())

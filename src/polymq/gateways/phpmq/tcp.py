@@ -57,7 +57,7 @@ class PhpmqGateway(BaseGateway):
         self._settings = house.settings
         self._make_tls = make_tls
         self._decoder = Decoder(house.settings)
-        self.need = self._decoder.need
+        self.need = 1  # the time of a message begins with its first byte
         self._topics: dict[bytes, str] = {}
         self._legacy = house.settings.legacy
         self._closing = False
@@ -111,7 +111,9 @@ class PhpmqGateway(BaseGateway):
             effects.append(Close("the protocol was broken, or the broker refused"))
             return consumed
         # Not more than twice what is there: room is made for it at once, and an announcement costs the client nothing.
-        self.need = min(decoder.need, max(_NEED_SIZE_BYTES_FIRST, 2 * (len(view) - consumed)))
+        # Nor more than one byte before anything of a message is there: its time begins with the first.
+        left = len(view) - consumed
+        self.need = min(decoder.need, max(_NEED_SIZE_BYTES_FIRST, 2 * left)) if left else 1
         self._watch(consumed > 0, effects)
         if self._crowded:
             effects.append(Pause())

@@ -210,10 +210,6 @@ class RocketmqClient(BaseGateway):
             lanes.clear()
         lanes[key] = lane
 
-    def forget_lanes(self) -> None:
-        """Read all requests as such again."""
-        self._decoder.lanes.clear()
-
     def carry_on(self, step: Callable[[], bool]) -> bool:
         """Do a step of a job: True if it is done, or has failed, which is logged."""
         try:

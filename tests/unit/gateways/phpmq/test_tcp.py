@@ -285,6 +285,18 @@ def test_a_message_has_to_come_to_its_end(single: World) -> None:
     assert client.house.closed == {"slow": 1}
 
 
+@pytest.mark.parametrize("before", [b"", frames.send("q", b"x")], ids=["at the start", "behind a message"])
+def test_the_time_of_a_message_begins_with_its_first_byte(single: World, before: bytes) -> None:
+    client = Client(single, house_of(single, message_ns=10 * SECOND_NS))
+    if before:
+        client.send(before)
+    # The pump calls for as little.
+    assert client.gateway.need == 1
+    assert any(isinstance(effect, SetTimer) for effect in client.send(b"H0100"))
+    single.clock.now_ns += 10 * SECOND_NS
+    assert closed(client.timer(TimerName.READ_DEADLINE))
+
+
 def test_a_connection_may_be_silent_between_messages(single: World) -> None:
     client = Client(single)
     client.send(frames.send("q", b"x")[:30])

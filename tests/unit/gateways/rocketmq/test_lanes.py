@@ -169,7 +169,7 @@ def play(script: Sequence[Any], *, remember: bool) -> list[bytes]:
     said = []
     for name, *values in script:
         if not remember:
-            talk.client.forget_lanes()
+            talk.client._decoder.lanes.clear()
         if name == "put":
             talk.send(talk.frame(RequestCode.SEND_MESSAGE_V2, SEND | {"g": 1, "m": False, "e": values[0]}, values[1]))
         elif name == "batch":
