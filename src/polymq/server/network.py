@@ -22,6 +22,10 @@ _MAPPED: Final = "::ffff:"
 _ELSEWHERE: Final = ("192.0.2.1", 9)
 
 
+# A peer whose machine has vanished is noticed within two minutes of silence, also where its protocol never asks. Where the system has a name for it.
+_KEPT_ALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+
+
 class SocketStream:
     """A connected socket as a `Stream`. The two hot calls are the socket's own."""
 
@@ -96,10 +100,15 @@ def _plain(host: str) -> str:
 
 
 def _listen_tcp(address: TcpAddress, backlog: int) -> socket.socket:
-    """Listen on the first address of a host; `::` takes IPv4 in as well, where the system can."""
+    """Listen on the first address of a host; `::` takes IPv4 in as well, where the system can. Connections have the options of the listener."""
     family, _, _, _, resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     both = address.host == "::" and socket.has_dualstack_ipv6()
-    return socket.create_server(resolved[:2], family=family, backlog=backlog, dualstack_ipv6=both)
+    listening = socket.create_server(resolved[:2], family=family, backlog=backlog, dualstack_ipv6=both)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEPT_ALIVE:
+        if hasattr(socket, name):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return listening
 
 
 def _listen_unix(path: str, backlog: int) -> socket.socket:

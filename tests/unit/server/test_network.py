@@ -102,3 +102,16 @@ def test_this_machine_has_an_address() -> None:
     assert found
     assert len(found) == len(set(found))
     assert found == ("127.0.0.1",) or not any(host.startswith("127.") for host in found)
+
+
+def test_a_peer_that_has_vanished_is_noticed() -> None:
+    listener = SocketListener(TcpAddress("127.0.0.1", 0), backlog=5)
+    with connect(listener):
+        stream, _ = listener.accept()
+        accepted = socket.socket(fileno=socket.dup(stream.fileno()))
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+        stream.close()
+    listener.close()
