@@ -39,6 +39,7 @@ from tests.unit.gateways.nats.harness import Talk as NatsTalk
 from tests.unit.gateways.rocketmq.harness import Members
 from tests.unit.gateways.rocketmq.harness import Talk as RocketmqTalk
 from tests.unit.server.fakes import Store, Stream, Watcher
+from tests.unit.server.turns import Turns
 
 if TYPE_CHECKING:
     from polymq.gateways.contract import Gateway
@@ -75,7 +76,7 @@ class _Part:
         self.turn = world.turn
 
 
-class World:
+class World(Turns):
     """`topic` is a name that all protocols spell alike. `waiting`: readers of groups take nothing before `go`."""
 
     def __init__(self, topic: str = "orders", *, waiting: bool = False) -> None:
@@ -119,24 +120,6 @@ class World:
     def _open(self, gateway: Gateway) -> tuple[Stream, Any]:
         stream = Stream()
         return stream, self.pump.open(stream, gateway, gateway.peer if hasattr(gateway, "peer") else Peer("192.0.2.9", 3, ""))
-
-    def turn(self) -> None:
-        """Take turns until none is wanted at once."""
-        for _ in range(200):
-            self.pump.end_turn()
-            due_ns = self.pump.due_ns()
-            if due_ns is None or due_ns > self.clock.now_ns:
-                return
-        raise AssertionError("the pump does not come to rest")
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass, from one thing that is due to the next."""
-        end_ns = self.clock.now_ns + round(seconds * SECOND_NS)
-        while (due_ns := self.pump.due_ns()) is not None and due_ns <= end_ns:
-            self.clock.now_ns = max(self.clock.now_ns, due_ns)
-            self.turn()
-        self.clock.now_ns = end_ns
-        self.turn()
 
     def say(self, name: str, data: bytes) -> None:
         """Say something as a client of NSQ or PHPMQ."""

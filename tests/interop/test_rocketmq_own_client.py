@@ -79,9 +79,9 @@ def test_a_mixed_group_divides_the_queues(server: RocketmqServer, java: Client, 
     group = f"group-{topic}"
     producer = programs.producer(OWN, server)
     members = [programs.push(client, server, topic, group, orderly=orderly) for client in (java, OWN)]
-    assert until(lambda: queues(*members) == [0, 1, 2, 3] and all(each.do("queues") for each in members))
+    # A queue whose lock is still somebody else's is taken a round later, so shares may be 1 and 3 for a while.
+    assert until(lambda: sorted(len(each.do("queues")) for each in members) == [2, 2] and queues(*members) == [0, 1, 2, 3])
     shares = [each.do("queues") for each in members]
-    assert sorted(map(len, shares)) == [2, 2]
     sent = [f"first {number}" for number in range(100)]
     producer.send(topic, [{"body": body} for body in sent])
     assert until(lambda: len(bodies(*members)) >= 100)

@@ -89,9 +89,10 @@ class PhpmqProducer:
         """Wait until the server has taken all that was sent over this connection: the only acknowledgement that there is.
 
         A message to CONFIRM_QUEUE, consumed over the same connection, comes back behind everything that was sent before it. Send nothing else meanwhile.
+        The connection ends with it, so that it does not keep what others wait for; the next call makes another one.
         Raises:  ConnectionLost, DeadlineExceeded: nobody knows how much of it the server has taken.
         """
-        connection = self._connection
+        connection, self._connection = self._connection, None
         if connection is None or not connection.is_open:
             raise (connection.reason if connection is not None else None) or ConnectionLost("the server closed the connection")
         token = b"polymq %d %b" % (int(time.time()), secrets.token_hex(8).encode())
@@ -103,7 +104,11 @@ class PhpmqProducer:
             async with asyncio.timeout(self.options.deadline_seconds):
                 await asyncio.wait({came, connection.lost}, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError as error:
-            raise DeadlineExceeded("the server has not confirmed in time what was sent") from error
+            late = DeadlineExceeded("the server has not confirmed in time what was sent")
+            connection.abort(late)
+            raise late from error
+        finally:
+            await connection.close()
         if not came.done():
             raise ConnectionLost("the server closed the connection before it had confirmed what was sent")
 

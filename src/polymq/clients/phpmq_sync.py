@@ -49,8 +49,12 @@ class Producer(InThread):
         """Send several messages as one piece."""
         self._thread.call(self._producer.publish_many(queue, contents, ttl_seconds=ttl_seconds))
 
+    def confirm(self) -> None:
+        """Wait until the server has taken all that was sent; raises as `PhpmqProducer.confirm` does."""
+        self._thread.call(self._producer.confirm())
+
     def close(self) -> None:
-        """Wait until the server has read everything; raises as `PhpmqProducer.close` does."""
+        """Wait until the server has ended the connection; raises as `PhpmqProducer.close` does."""
         self._end(self._producer.close)
 
 

@@ -13,6 +13,14 @@ cdef inline unsigned int load_u32(const unsigned char[::1] source, Py_ssize_t at
     return source[at] | (source[at + 1] << 8) | (source[at + 2] << 16) | (<unsigned int> source[at + 3] << 24)
 
 
+cdef inline Py_ssize_t sized_end(const unsigned char[::1] source, Py_ssize_t at, Py_ssize_t stop) noexcept nogil:
+    cdef Py_ssize_t size
+    if stop - at < 4:
+        return -1
+    size = load_u32(source, at)
+    return -1 if size > stop - at - 4 else at + 4 + size
+
+
 cdef inline long long load_i64(const unsigned char[::1] source, Py_ssize_t at) noexcept nogil:
     return <long long> (<unsigned long long> load_u32(source, at) | (<unsigned long long> load_u32(source, at + 4) << 32))
 

@@ -23,6 +23,7 @@ __all__ = [
     "load_i64",
     "load_u32",
     "load_u32_be",
+    "sized_end",
     "store_i64",
     "store_i64_be",
     "store_u32",
@@ -47,6 +48,14 @@ def load_u32(source: memoryview | bytes | bytearray, at: int) -> int:
 def load_i64(source: memoryview | bytes | bytearray, at: int) -> int:
     """Read eight bytes as a signed integer."""
     return int.from_bytes(source[at : at + 8], "little", signed=True)
+
+
+def sized_end(source: memoryview | bytes | bytearray, at: int, stop: int) -> int:
+    """Say where the bytes end whose size is in the four bytes at `at`; -1 if that is behind `stop`, or the size is."""
+    if stop - at < 4:
+        return -1
+    size = load_u32(source, at)
+    return -1 if size > stop - at - 4 else at + 4 + size
 
 
 def store_u32(target: View, at: int, value: int) -> None:

@@ -34,7 +34,7 @@ from polymq.wire.batch import (
 from polymq.wire.crc import crc32c
 
 if not cython.compiled:
-    from polymq.wire.inline import copy, load_i64, load_u32, store_u32
+    from polymq.wire.inline import copy, load_i64, load_u32, sized_end, store_u32
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -507,32 +507,20 @@ def _record_size(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, e
 
 
 @cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _sized_end(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Tell where the bytes end whose size is at `at`; -1 if that is behind `stop`."""
-    size: cython.Py_ssize_t
-    if stop - at < 4:
-        return -1
-    size = load_u32(view, at)
-    return -1 if size > stop - at - 4 else at + 4 + size
-
-
-@cython.cfunc
 @cython.exceptval(check=False)
 def _inner_end(
     view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, stop: cython.Py_ssize_t, extras: cython.bint
 ) -> cython.Py_ssize_t:
     """Check the headers (or the extras) whose common size is at `at`; tell where they end, -1 if they do not fit."""
-    after: cython.Py_ssize_t = _sized_end(view, at, stop)
+    after: cython.Py_ssize_t = sized_end(view, at, stop)
     if after < 0:
         return -1
     at += 4
     while at < after:
-        at = at + 1 if extras else _sized_end(view, at, after)
+        at = at + 1 if extras else sized_end(view, at, after)
         if at < 0:
             return -1
-        at = _sized_end(view, at, after)
+        at = sized_end(view, at, after)
         if at < 0:
             return -1
     return after
@@ -571,7 +559,7 @@ def _fields_end(
     if flags & _EXPIRY:
         at += 8
     if flags & _KEY:
-        at = _sized_end(view, at, body)
+        at = sized_end(view, at, body)
     if at >= 0 and flags & _HEADERS:
         at = _inner_end(view, at, body, False)
     if at >= 0 and flags & _EXTRAS:

@@ -37,13 +37,14 @@ class Confirming(Server):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         heard = b""
+        asked = frames.consume(CONFIRM_QUEUE, 100)
         while data := await reader.read(1 << 16):
             heard += data
             self.received += data
             unwanted = self.takes_nothing or (self.unwanted and self.unwanted in heard)
             if unwanted:
                 break
-            if frames.consume(CONFIRM_QUEUE, 100) in heard:
+            if asked in heard and asked not in heard[: -len(data)]:
                 (token,) = TOKEN.findall(heard)
                 writer.write(b"".join(dispatch(each, number, queue=CONFIRM_QUEUE) for number, each in enumerate((*self.strangers, token))))
         before = heard.split(self.unwanted)[0] if self.unwanted else heard
@@ -120,6 +121,19 @@ def test_a_server_that_hangs_up_confirms_nothing(tmp_path: Path) -> None:
                 await producer.confirm()
             with pytest.raises(TransportError):
                 await producer.confirm()
+
+    asyncio.run(run())
+
+
+def test_a_producer_goes_on_behind_a_confirmation_and_keeps_nothing_of_others(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Confirming(tmp_path) as server, PhpmqProducer(server.address, OPTIONS) as producer:
+            for number in range(2):
+                await producer.publish("q", b"m%dm" % number)
+                await producer.confirm()
+            await producer.publish("q", b"m2m")
+            await producer.close()
+            assert (server.taken, server.connections) == ([b"m0m", b"m1m", b"m2m"], 3)
 
     asyncio.run(run())
 

@@ -14,6 +14,7 @@ if not cython.compiled:
         load_i64,
         load_u32,
         load_u32_be,
+        sized_end,
         store_i64,
         store_i64_be,
         store_u32,
@@ -33,6 +34,10 @@ def run_copy(
 
 def run_load_u32(source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t):
     return load_u32(source, at)
+
+
+def run_sized_end(source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, stop: cython.Py_ssize_t):
+    return sized_end(source, at, stop)
 
 
 def run_load_i64(source: cython.const[cython.uchar][::1], at: cython.Py_ssize_t):

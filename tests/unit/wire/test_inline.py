@@ -64,6 +64,15 @@ def test_loads_agree(probe: ModuleType, name: str, layout: str, data: bytes, at:
     assert getattr(probe, f"run_{name}")(data, at) == expected
 
 
+@given(size=st.sampled_from([0, 1, 5, 6, 7, 2**31, 2**32 - 1]), at=st.integers(0, 3), stop=st.integers(0, 16))
+def test_ends_of_what_has_a_size_agree(probe: ModuleType, size: int, at: int, stop: int) -> None:
+    data = bytearray(16)
+    struct.pack_into("<I", data, at, size)
+    expected = at + 4 + size if stop >= at + 4 + size else -1
+    assert inline.sized_end(data, at, stop) == expected
+    assert probe.run_sized_end(data, at, stop) == expected
+
+
 @pytest.mark.parametrize("value", [0, 1, 0x7F, 0x80, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, -1, -(2**31), -(2**63)])
 @pytest.mark.parametrize(("name", "layout"), STORES)
 def test_stores_agree(probe: ModuleType, name: str, layout: str, value: int) -> None:

@@ -22,7 +22,7 @@ from polymq.wire import live
 from polymq.wire.batch import HEADER_SIZE_BYTES, MAGIC, RECORD_OVERHEAD_BYTES
 
 if not cython.compiled:
-    from polymq.wire.inline import copy, equal_bytes, load_i64, load_u32, store_u32
+    from polymq.wire.inline import copy, equal_bytes, load_i64, load_u32, sized_end, store_u32
 
 if TYPE_CHECKING:
     from polymq.wire.slices import Slice
@@ -185,13 +185,13 @@ def _write_rich(
     # Where the first line goes, should there be another one.
     at += _FIRST_LINE_SIZE
     if flags & _KEY:
-        stop = _sized_end(view, where, body)
+        stop = sized_end(view, where, body)
         if stop < 0 or not _is_value(view, where + 4, stop):
             return -1
         at = _write_key(target, at, view, where + 4, stop)
         where = stop
     if flags & _HEADERS:
-        stop = _sized_end(view, where, body)
+        stop = sized_end(view, where, body)
         at = _write_lines(target, at, rows, row, view, where + 4, stop) if stop >= 0 else -1
         if at < 0:
             return -1
@@ -229,8 +229,8 @@ def _write_lines(
     value: cython.Py_ssize_t
     end: cython.Py_ssize_t
     while where < stop:
-        value = _sized_end(view, where, stop)
-        end = _sized_end(view, value, stop) if value >= 0 else -1
+        value = sized_end(view, where, stop)
+        end = sized_end(view, value, stop) if value >= 0 else -1
         if end < 0:
             return -1
         where += 4
@@ -317,18 +317,6 @@ def _write_value(
 
 
 @cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _sized_end(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Say where the bytes end whose size is at `at`; -1 if that is behind `stop`."""
-    size: cython.Py_ssize_t
-    if stop - at < 4:
-        return -1
-    size = load_u32(view, at)
-    return -1 if size > stop - at - 4 else at + 4 + size
-
-
-@cython.cfunc
 @cython.exceptval(check=False)
 def _is_name(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
     """Say whether this is plainly a header's name: ASCII that can be seen, without a colon."""
@@ -369,14 +357,14 @@ def _is_subject(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, st
 @cython.exceptval(check=False)
 def _is_foreign(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, body: cython.Py_ssize_t) -> cython.bint:
     """Say whether the extras at `at` are sound, and none of them is NATS's own."""
-    stop: cython.Py_ssize_t = _sized_end(view, at, body)
+    stop: cython.Py_ssize_t = sized_end(view, at, body)
     if stop < 0:
         return False
     at += 4
     while at < stop:
         if view[at] == _C_ORIGIN:
             return False
-        at = _sized_end(view, at + 1, stop)
+        at = sized_end(view, at + 1, stop)
         if at < 0:
             return False
     return True

@@ -42,7 +42,7 @@ if not cython.compiled:
     from polymq.protocols.rocketmq.extras import hash_of
     from polymq.protocols.rocketmq.fields import is_utf8
     from polymq.protocols.rocketmq.generic import Generic
-    from polymq.wire.inline import copy, equal_bytes, load_i64, load_u32, load_u32_be, store_i64_be, store_u32_be
+    from polymq.wire.inline import copy, equal_bytes, load_i64, load_u32, load_u32_be, sized_end, store_i64_be, store_u32_be
 
 if TYPE_CHECKING:
     from polymq.protocols.rocketmq.places import Place
@@ -304,19 +304,19 @@ class _Writer:
             at += 8
         if flags & _KEY:
             self._key = at
-            at = _sized_end(view, at, body)
+            at = sized_end(view, at, body)
         if at >= 0 and flags & _HEADERS:
             self._headers = at + 4
-            at = _sized_end(view, at, body)
+            at = sized_end(view, at, body)
             self._headers_end = at
             if at >= 0 and not _is_sound(view, self._headers, at):
                 at = -1
         if at < 0 or at > body:
             return self._misfit(position)
         if flags & _EXTRAS:
-            if _sized_end(view, at, body) < 0:
+            if sized_end(view, at, body) < 0:
                 return self._misfit(position)
-            self._find_native(view, at + 4, _sized_end(view, at, body))
+            self._find_native(view, at + 4, sized_end(view, at, body))
             if self._native:
                 self._time_ns = time_ns
         return 0
@@ -546,26 +546,14 @@ def _is_text(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size:
 
 
 @cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _sized_end(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Say where the bytes end whose size is at `at`; -1 if that is behind `stop`."""
-    size: cython.Py_ssize_t
-    if stop - at < 4:
-        return -1
-    size = load_u32(view, at)
-    return -1 if size > stop - at - 4 else at + 4 + size
-
-
-@cython.cfunc
 @cython.exceptval(check=False)
 def _is_sound(view: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
     """Say whether names and values of headers fit."""
     while at < end:
-        at = _sized_end(view, at, end)
+        at = sized_end(view, at, end)
         if at < 0:
             return False
-        at = _sized_end(view, at, end)
+        at = sized_end(view, at, end)
         if at < 0:
             return False
     return True

@@ -15,6 +15,7 @@ from polymq.server.connection import ConnectionState
 from polymq.server.pump import Pump
 from tests.unit.core.conftest import World as CoreWorld
 from tests.unit.server.fakes import Store, Stream, Watcher
+from tests.unit.server.turns import Turns
 
 if TYPE_CHECKING:
     import pytest
@@ -34,7 +35,7 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("polymq.core.live.LIVE_STEPS_PER_PASS_MAX", 1)
 
 
-class World:
+class World(Turns):
     """One server and its clients."""
 
     def __init__(self, settings: NatsSettings | None = None, *, logins: NatsLogins | None = None, tls: ClientTls | None = None) -> None:
@@ -57,24 +58,6 @@ class World:
         if first:
             assert talk.say(first) == b""
         return talk
-
-    def turn(self) -> None:
-        """Take turns until none is wanted at once."""
-        for _ in range(50):
-            self.pump.end_turn()
-            due_ns = self.pump.due_ns()
-            if due_ns is None or due_ns > self.clock.now_ns:
-                return
-        raise AssertionError("the pump does not come to rest")
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass, from one thing that is due to the next."""
-        end_ns = self.clock.now_ns + round(seconds * SECOND_NS)
-        while (due_ns := self.pump.due_ns()) is not None and due_ns <= end_ns:
-            self.clock.now_ns = max(self.clock.now_ns, due_ns)
-            self.turn()
-        self.clock.now_ns = end_ns
-        self.turn()
 
     def tell(self, **changes: object) -> None:
         """Have the house say something else of itself."""

@@ -20,6 +20,7 @@ from polymq.server.pump import Pump
 from tests.unit.core.conftest import World as CoreWorld
 from tests.unit.core.fakes import FakeRandom
 from tests.unit.server.fakes import Store, Stream, Watcher
+from tests.unit.server.turns import Turns
 
 if TYPE_CHECKING:
     from polymq.core.ports import Random
@@ -59,7 +60,7 @@ class Members:
         self.gone.append(client)
 
 
-class World:
+class World(Turns):
     """One server and its clients."""
 
     def __init__(self, settings: RocketmqSettings | None = None, *, members: Members | None = None) -> None:
@@ -76,24 +77,6 @@ class World:
 
     def connect(self, host: str = "192.0.2.9") -> Talk:
         return Talk(self, host)
-
-    def turn(self) -> None:
-        """Take turns until none is wanted at once."""
-        for _ in range(200):
-            self.pump.end_turn()
-            due_ns = self.pump.due_ns()
-            if due_ns is None or due_ns > self.clock.now_ns:
-                return
-        raise AssertionError("the pump does not come to rest")
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass, from one thing that is due to the next."""
-        end_ns = self.clock.now_ns + round(seconds * SECOND_NS)
-        while (due_ns := self.pump.due_ns()) is not None and due_ns <= end_ns:
-            self.clock.now_ns = max(self.clock.now_ns, due_ns)
-            self.turn()
-        self.clock.now_ns = end_ns
-        self.turn()
 
     def log(self, topic: str, queue: int = 0):  # type: ignore[no-untyped-def]  # the fake, with all that it has
         partition = self.broker.catalogue.topics["", topic].partitions[queue]
