@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from polymq.spark.source import PolyMQDataSource
+from polymq.spark.log.source import PolyMQDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

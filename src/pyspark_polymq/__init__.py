@@ -5,6 +5,6 @@ Spark imports every top-level package named `pyspark_*` and registers its `Defau
 
 from __future__ import annotations
 
-from polymq.spark.source import PolyMQDataSource as DefaultSource
+from polymq.spark.log.source import PolyMQDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

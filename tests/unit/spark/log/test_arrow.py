@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType, TimestampType
 
-from polymq.spark.arrow import ARROW_SCHEMA, SCHEMA, record_batch
+from polymq.spark.log.arrow import ARROW_SCHEMA, SCHEMA, record_batch
 from polymq.wire import records
 from polymq.wire.records import Message
 from tests.unit.wire import batches

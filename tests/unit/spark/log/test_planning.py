@@ -8,16 +8,16 @@ import pytest
 
 from polymq.clients.log import LogClient
 from polymq.errors import ConfigError, Refusal
-from polymq.spark.offsets import DataLoss, Place, Range
-from polymq.spark.options import Options
-from polymq.spark.planning import Planner
+from polymq.spark.log.offsets import DataLoss, Place, Range
+from polymq.spark.log.options import Options
+from polymq.spark.log.planning import Planner
 from polymq.wire.records import Message
 from tests.unit.clients.fake_log import FakeLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from polymq.spark.offsets import Positions
+    from polymq.spark.log.offsets import Positions
 
 CLIENTS: list[LogClient] = []
 FIRST, SECOND = Place("orders", 0), Place("orders", 1)

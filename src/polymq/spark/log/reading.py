@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from polymq.clients.log import LogClient, OffsetOutOfRange
 from polymq.errors import DeadlineExceeded, Refusal, RefusalCode
-from polymq.spark.arrow import record_batch
-from polymq.spark.offsets import DataLoss, Position, resume
+from polymq.spark.log.arrow import record_batch
+from polymq.spark.log.offsets import DataLoss, Position, resume
 from polymq.wire.records import columns
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from polymq.clients.log import Chunk, PartitionInfo
-    from polymq.spark.offsets import Place, Range
-    from polymq.spark.options import Options
+    from polymq.spark.log.offsets import Place, Range
+    from polymq.spark.log.options import Options
 
 __all__ = ["client_of", "read_range", "report_loss"]
 

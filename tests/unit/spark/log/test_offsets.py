@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polymq.clients.log import PartitionInfo, TopicInfo
-from polymq.spark import offsets
-from polymq.spark.offsets import Place, Position, Range
+from polymq.spark.log import offsets
+from polymq.spark.log.offsets import Place, Position, Range
 
 PLACE = Place("orders", 0)
 ranges = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 60)), min_size=1, max_size=6).map(

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from polymq.spark import offsets
-from polymq.spark.arrow import SCHEMA
-from polymq.spark.options import Options
-from polymq.spark.planning import Planner
-from polymq.spark.reading import client_of, read_range
+from polymq.spark.log import offsets
+from polymq.spark.log.arrow import SCHEMA
+from polymq.spark.log.options import Options
+from polymq.spark.log.planning import Planner
+from polymq.spark.log.reading import client_of, read_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from polymq.spark.offsets import Range
+    from polymq.spark.log.offsets import Range
 
 __all__ = ["PolyMQDataSource", "PolyMQReader", "PolyMQStreamReader", "RangePartition", "register"]
 

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from polymq.spark import reading
-from polymq.spark.source import PolyMQDataSource, PolyMQStreamReader, RangePartition
+from polymq.spark.log import reading
+from polymq.spark.log.source import PolyMQDataSource, PolyMQStreamReader, RangePartition
 from polymq.wire.records import Message
 from pyspark_polymq import DefaultSource
 from tests.unit.clients.fake_log import FakeLog

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from polymq.errors import ConfigError
-from polymq.spark.options import Options
+from polymq.spark.log.options import Options
 
 GOOD = {"server": "127.0.0.1:4171", "subscribe": "a, b,a"}
 

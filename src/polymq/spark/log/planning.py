@@ -9,16 +9,17 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import ConfigError, Refusal, RefusalCode
-from polymq.spark import offsets
-from polymq.spark.offsets import Place, Position, Positions, Range
-from polymq.spark.options import EARLIEST, LATEST
-from polymq.spark.reading import report_loss
+from polymq.spark.log import offsets
+from polymq.spark.log.offsets import Place, Position, Positions, Range
+from polymq.spark.log.reading import report_loss
+from polymq.spark.option_values import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from polymq.clients.log import LogClient, PartitionInfo, TopicInfo
-    from polymq.spark.options import Bound, Options
+    from polymq.spark.log.options import Options
+    from polymq.spark.option_values import Bound
 
 __all__ = ["Planner"]
 

@@ -1,0 +1,1 @@
+"""Spark over the log: the data source `polymq`. Start at `source.py`."""
