@@ -66,6 +66,7 @@ class PhpmqGateway(BaseGateway):
         self._queue = b""
         # What every message of the queue begins with, by dialect: the newer one, the older one.
         self._heads = (b"", b"")
+        self._left_out = session.broker.left_out.of("phpmq")
         # Of the feed that is running: publishes that are not durable yet, and whether something was settled.
         self._tickets: dict[int, Ticket] = {}
         self._settled = False
@@ -232,8 +233,8 @@ class PhpmqGateway(BaseGateway):
         piece, legacy = delivery.slice, self._legacy
         head = self._heads[legacy]
         at = outbox.reserve(dispatches_size_bytes(piece, head))
-        now_ns = self._house.clock.wall_ns()
-        outbox.advance(encode_dispatches(outbox.data, at, piece, head, legacy=legacy, now_ns=now_ns, salt=self._settings.salt))
+        now_ns, salt = self._house.clock.wall_ns(), self._settings.salt
+        outbox.advance(encode_dispatches(outbox.data, at, piece, head, legacy=legacy, now_ns=now_ns, salt=salt, left_out=self._left_out))
 
     def owe(self, ticket: Ticket) -> None:
         """Somebody else has settled what is out here: what goes out in its place waits for the journal."""
