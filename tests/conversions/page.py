@@ -296,7 +296,7 @@ def _left_out() -> Iterator[str]:
         "## What is left out\n\n"
         "Each time that a message goes out without its key or a header, `polymq_conversion_dropped_total` counts it, by reader's protocol. "
         "`polymq_conversion_passed_over_total` counts messages that are passed over as a whole: of those that are over, pulls of RocketMQ's; what is larger than any "
-        "client takes ([METRICS.md](METRICS.md)).\n\n"
+        "client takes; and what NATS' listeners did not hear because too many topics had something for them ([METRICS.md](METRICS.md)).\n\n"
         "NSQ and PHPMQ have neither keys nor headers: tags and replies are headers. Counted of a message with the key `order 7`, the tag `TagA`, the reply `inbox.7` and "
         "the headers `colour` and `size`, as far as its publisher can say them:\n\n" + _unsaid() + "\n"
         "NATS: a header's name is printable ASCII without blanks and colons; no value and no key has a line break; beside a key there is no header `KEYS`. A header `reply-to` that is no "
