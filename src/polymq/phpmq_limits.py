@@ -14,6 +14,7 @@ __all__ = [
     "COMMANDS_PER_TURN_MAX",
     "COMMAND_LINE_SIZE_BYTES_MAX",
     "CONTENT_SIZE_BYTES_MAX",
+    "EVENTS_PER_STEP_MAX",
     "HEAD_SIZE_BYTES",
     "ID_SIZE_BYTES_MAX",
     "LISTED_MESSAGES_MAX",
@@ -22,6 +23,7 @@ __all__ = [
     "MESSAGE_OVERHEAD_BYTES_MAX",
     "NUMBER_SIZE_BYTES_MAX",
     "QUEUES_KNOWN_MAX",
+    "QUEUES_MADE_PER_TURN_MAX",
     "QUEUE_SIZE_BYTES_MAX",
     "RUN_SIZE_BYTES_MAX",
     "TTL_S_MAX",
@@ -50,6 +52,10 @@ TTL_S_MAX: Final = 3650 * 86_400
 WINDOW_MAX: Final = 1_000_000
 # Names of queues that a connection is known to use: anybody may name any number of them.
 QUEUES_KNOWN_MAX: Final = 1024
+# Queues that one connection makes in a turn, at a quarter of a millisecond each; and events of it that are decoded before it is
+# seen how many it has made, so that it makes twice as many at the most.
+QUEUES_MADE_PER_TURN_MAX: Final = 32
+EVENTS_PER_STEP_MAX: Final = 32
 # A line of the maintenance console: the longest name, and a command.
 COMMAND_LINE_SIZE_BYTES_MAX: Final = 1024
 # Commands of one console that are carried out in a turn: each may look at a thousand queues.

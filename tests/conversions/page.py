@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from polymq.limits import MESSAGE_SIZE_BYTES_MAX, NAME_SIZE_BYTES_MAX
+from polymq.protocols.phpmq import frames as phpmq
 from polymq.protocols.rocketmq.properties import SYSTEM_NAMES
 from polymq.rocketmq_limits import PROPERTIES_SIZE_BYTES_MAX
 from polymq.server.spelling import SPELLERS
+from polymq.wire.left_out import HEADER, KEY
 from tests.conversions.publishers import FIELDS, PUBLISHERS, Sample
 from tests.conversions.world import NAMES, World
 
@@ -26,6 +28,7 @@ _UNITS: Final = {1: "to the ns", 1_000: "to the µs", 1_000_000: "to the ms"}
 _BODIES: Final = (b"\0", bytes(range(256)), bytes(range(256)) * 4096)
 _TTL_S: Final = 10
 _DELAY_S: Final = 2
+_REQUEUES: Final = 3
 _SHOWN_MAX: Final = 40
 
 _HEAD: Final = """# What becomes of a message's fields between protocols
@@ -91,6 +94,12 @@ def _fields() -> Iterator[str]:
         "Of a message that a consumer gets, gives back, and gets again. Groups count them, whoever has published. PHPMQ's consumers give messages back, too, "
         "but are not told how often.",
         _attempts,
+    )
+    yield _section(
+        "Requeued by PHPMQ",
+        f"A message that a client of PHPMQ has put at the end of its queue {_REQUEUES} times (005) is appended anew each time. What is appended is for the queue alone: "
+        "everybody else gets one message. A group that NSQ's channel and PHPMQ's queue share goes on counting its attempts.",
+        _requeued,
     )
     yield _section(
         "Lifetime",
@@ -220,6 +229,16 @@ def _attempts(publisher: str, reader: str) -> str:
     return f"{seen.attempts}, then {second.attempts}"
 
 
+def _requeued(publisher: str, reader: str) -> str:
+    world = _sent(publisher, Sample())
+    dispatched = world.read("PHPMQ")
+    for _ in range(_REQUEUES):
+        world.say("PHPMQ", phpmq.requeue(world.topic, dispatched[-1].id))
+        dispatched += world.read("PHPMQ")
+    found = dispatched if reader == "PHPMQ" else world.read(reader)
+    return "once" if len(found) == 1 else f"{len(found)} times"
+
+
 def _lifetime(publisher: str, reader: str) -> str:
     said = []
     for seconds in (4, _TTL_S + 1):
@@ -275,9 +294,11 @@ _TO_ROCKETMQ: Final = (
 def _left_out() -> Iterator[str]:
     yield (
         "## What is left out\n\n"
-        "Each time that a message goes out to NATS or RocketMQ without its key or a header, `polymq_conversion_dropped_total` counts it, by reader's protocol; NSQ and PHPMQ carry neither, and count nothing. "
+        "Each time that a message goes out without its key or a header, `polymq_conversion_dropped_total` counts it, by reader's protocol. "
         "`polymq_conversion_passed_over_total` counts messages that are passed over as a whole: of those that are over, pulls of RocketMQ's; what is larger than any "
-        "client takes ([METRICS.md](METRICS.md)).\n\n"
+        "client takes; and what NATS' listeners did not hear because too many topics had something for them ([METRICS.md](METRICS.md)).\n\n"
+        "NSQ and PHPMQ have neither keys nor headers: tags and replies are headers. Counted of a message with the key `order 7`, the tag `TagA`, the reply `inbox.7` and "
+        "the headers `colour` and `size`, as far as its publisher can say them:\n\n" + _unsaid() + "\n"
         "NATS: a header's name is printable ASCII without blanks and colons; no value and no key has a line break; beside a key there is no header `KEYS`. A header `reply-to` that is no "
         f"subject for answers, or longer than {NAME_SIZE_BYTES_MAX} bytes, is a header like all others.\n\n"
         + _nasty("RocketMQ", "NATS", _TO_NATS)
@@ -287,19 +308,35 @@ def _left_out() -> Iterator[str]:
     )
 
 
+def _unsaid() -> str:
+    rows = []
+    for publisher in PUBLISHERS:
+        world = _sent(publisher, Sample(key="order 7", tags="TagA", reply="inbox.7", headers=(("colour", "blue"), ("size", "L"))))
+        cells = []
+        for reader in ("NSQ", "PHPMQ"):
+            world.read(reader)
+            cells.append(_counted(world, reader))
+        rows.append([publisher, *cells])
+    return _table(["", "NSQ", "PHPMQ"], rows)
+
+
+def _counted(world: World, reader: str) -> str:
+    counts = world.broker.left_out.of(reader.lower())
+    found = [(counts[KEY], "key"), (counts[HEADER], "header" if counts[HEADER] == 1 else "headers")]
+    return ", ".join(f"{count} {what}" for count, what in found if count) or _NOTHING
+
+
 def _nasty(publisher: str, reader: str, samples: tuple[tuple[str, str, str], ...]) -> str:
     rows = []
     for name, value, key in samples:
         world = _sent(publisher, Sample(headers=((name, value),), key=key))
         (seen,) = world.read(reader)
-        counts = world.broker.left_out.of(reader.lower())
         assert seen.headers is not None
         whole = [f"`{_printed(each)}: {_printed(text)}`" for each, text in seen.headers]
         whole += [f"key `{_printed(seen.key)}`"] if seen.key is not None else []
         whole += [f"reply `{_printed(seen.reply)}`"] if seen.reply is not None else []
         said = f"`{_printed(name)}: {_printed(value)}`" + (f", key `{_printed(key)}`" if key else "")
-        counted = [f"{count} {what}" for what, count in (("key", counts[0]), ("header", counts[1])) if count]
-        rows.append([said, ", ".join(whole) or _NOTHING, ", ".join(counted) or _NOTHING])
+        rows.append([said, ", ".join(whole) or _NOTHING, _counted(world, reader)])
     return _table([f"{publisher} says", f"{reader} gets", "counted"], rows)
 
 

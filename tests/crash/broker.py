@@ -111,8 +111,8 @@ class RealBroker:
             for topic, group in groups:
                 session.create_group(topic, group)
 
-    def read_partitions(self) -> list[tuple[str, int, list[tuple[int, bytes]]]]:
-        """Read what is in the logs: topic, partition number, (offset, body) pairs."""
+    def read_partitions(self, *, shown: bool = False) -> list[tuple[str, int, list[tuple[int, bytes]]]]:
+        """Read what is in the logs, or what of that readers are `shown`: topic, partition number, (offset, body) pairs."""
         found: list[tuple[str, int, list[tuple[int, bytes]]]] = []
         for broker in self._inside():
             store = broker.store
@@ -124,7 +124,7 @@ class RealBroker:
 
             session = broker.session(ANONYMOUS)
             for _, topic in sorted(broker.catalogue.topics):
-                found += [(topic, number, records) for number, records in read_partitions(session, [topic], turn)]
+                found += [(topic, number, records) for number, records in read_partitions(session, [topic], turn, shown=shown)]
         return found
 
     def _inside(self) -> Iterator[Broker]:

@@ -221,6 +221,9 @@ class CrashWorld:
         copied = self.witness.copies.topics
         self.ledger.check_log([(number, records) for topic, number, records in partitions if topic not in copied])
         self.witness.copies.check_all([each for each in partitions if each[0] in copied])
+        for (topic, number, records), (*_, shown) in zip(partitions, self._broker.read_partitions(shown=True), strict=True):
+            if topic == _TASKS.name:
+                self.witness.copies.check_shown(topic, number, records, shown)
 
     @property
     def topics(self) -> tuple[TopicPlan, ...]:

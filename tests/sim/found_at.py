@@ -78,6 +78,8 @@ FOUND_AT: Final[dict[str, int]] = {
     "given_back_is_lost": 1_000_004,
     "given_back_comes_at_once": 1_000_002,
     "put_back_loses_the_copy": 1_000_001,
+    "put_back_is_shown_twice": 1_000_001,
+    "put_back_hides_a_message": 1_000_001,
     "lifetime_is_forgotten_when_put_back": 1_000_001,
 }
 

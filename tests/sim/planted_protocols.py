@@ -5,13 +5,16 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
+from polymq.core import renewing
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.session import Session
 from polymq.core.windows import Windows
 from polymq.gateways.effects import Send
 from polymq.gateways.rocketmq import pulls, returns, sends
 from polymq.gateways.rocketmq.answers import Answer
+from polymq.store.log import Log
 from polymq.testing.others import OTHERS_FROM
+from polymq.wire.batch import ATTRIBUTE_RENEWED
 from tests.sim.planting import bug_from, every, replaced
 
 if TYPE_CHECKING:
@@ -100,6 +103,24 @@ def put_back_loses_the_copy() -> Iterator[None]:
         return careless
 
     with replaced(Windows, "renew", make):
+        yield
+
+
+@bug
+def put_back_is_shown_twice() -> Iterator[None]:
+    """The copy that is appended is not marked, so readers of the log are shown it, too."""
+    with replaced(renewing, "ATTRIBUTE_RENEWED", lambda _: 0):
+        yield
+
+
+@bug
+def put_back_hides_a_message() -> Iterator[None]:
+    """Messages are marked that are no copies."""
+
+    def make(append_records: Any) -> Any:
+        return lambda self, *arguments, **options: append_records(self, *arguments, **options | {"attributes": ATTRIBUTE_RENEWED})
+
+    with replaced(Log, "append_records", make):
         yield
 
 

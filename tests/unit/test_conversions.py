@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from polymq.limits import MESSAGE_SIZE_BYTES_MAX
+from polymq.protocols.phpmq import frames as phpmq
 from polymq.wire.slices import MessageBatch
 from tests.conversions.page import page
 from tests.conversions.publishers import FIELDS, PUBLISHERS, Sample
@@ -33,6 +34,20 @@ def test_the_largest_body_reaches_every_reader() -> None:
     for name in NAMES:
         (seen,) = world.read(name)
         assert seen.body == body, name
+
+
+@pytest.mark.parametrize("publisher", sorted(PUBLISHERS))
+def test_what_a_queue_puts_back_goes_out_by_others_once(publisher: str) -> None:
+    """005 appends it anew: with others before, between and behind, readers get all of them once and in order."""
+    world = World()
+    for number in range(6):
+        PUBLISHERS[publisher](world, Sample(b"%d" % number))
+        for seen in world.read("PHPMQ"):
+            world.say("PHPMQ", phpmq.requeue(world.topic, seen.id, ttl_s=100))
+    assert sorted(seen.body for seen in world.read("PHPMQ")) == [b"%d" % number for number in range(6)]
+    for name in NAMES:
+        if name != "PHPMQ":
+            assert [seen.body for seen in world.read(name)] == [b"%d" % number for number in range(6)], name
 
 
 @pytest.mark.parametrize("publisher", sorted(PUBLISHERS))

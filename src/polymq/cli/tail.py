@@ -64,19 +64,14 @@ def start_offsets(
 
 def messages_of(topic: str, partition: int, chunk: Chunk, offset: int) -> Iterator[tuple[int, Shown]]:
     """Take a chunk apart: (offset, message) for every message from `offset` on."""
-    from polymq.wire.batch import read_messages
-
-    for at, end, header in chunk.batches():
-        for index, message in enumerate(read_messages(chunk.data, at, 0, 0, header.count, end)):
-            here = header.base_offset + index
-            if here >= offset:
-                facts = {
-                    "topic": topic,
-                    "partition": partition,
-                    "offset": here,
-                    "headers": [[n.decode(errors="replace"), v.decode(errors="replace")] for n, v in message.headers],
-                }
-                yield here, Shown(message.time_ns, f"{partition}:{here}", message.body, message.key, facts)
+    for here, message in chunk.messages(offset, END):
+        facts = {
+            "topic": topic,
+            "partition": partition,
+            "offset": here,
+            "headers": [[n.decode(errors="replace"), v.decode(errors="replace")] for n, v in message.headers],
+        }
+        yield here, Shown(message.time_ns, f"{partition}:{here}", message.body, message.key, facts)
 
 
 def begin_epoch(client: LogClient, topic: str, partition: int, offset: int, known_epoch: int) -> int:
@@ -126,6 +121,7 @@ def follow(client: LogClient, topic: str, offsets: dict[int, int], *, forever: b
                 given += 1
                 if given == limit:
                     return
+            offsets[partition] = max(offsets[partition], chunk.end)
 
 
 @app.command(epilog=EXAMPLES)

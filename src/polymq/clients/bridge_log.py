@@ -17,7 +17,6 @@ from polymq.clients.bridge_cursor import Position
 from polymq.clients.bridge_ends import Carried
 from polymq.clients.log import OffsetOutOfRange
 from polymq.errors import ConnectionLost, Refusal, RefusalCode
-from polymq.wire.batch import read_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -138,14 +137,12 @@ class LogSource:
             return []
         self._turns.pop(0)
         self._ends[partition] = chunk.readable if self._follows else end
-        if not found:
+        if not chunk.data:
             if not self._follows:
                 self._ends[partition] = position.offset  # retention has taken what was left before the end
             return []
         self._found = True
-        last = found[-1].place
-        assert isinstance(last, _Place)
-        self._next[partition] = Position(position.number, position.epoch, last.offset + 1)
+        self._next[partition] = Position(position.number, position.epoch, min(chunk.end, end))
         return found
 
     async def settle(self, messages: Sequence[Carried]) -> None:
@@ -245,9 +242,6 @@ class LogSource:
 
 def _messages(chunk: Chunk, partition: int, offset: int, end: int) -> Iterator[Carried]:
     """Take a chunk apart, from `offset` on and before `end`."""
-    for at, until, header in chunk.batches():
-        for index, message in enumerate(read_messages(chunk.data, at, 0, 0, header.count, until)):
-            here = header.base_offset + index
-            if offset <= here < end:
-                place = _Place(partition, chunk.number, chunk.epoch, here)
-                yield Carried(message.body, message.key, message.headers, message.expiry_ns, partition, place)
+    for here, message in chunk.messages(offset, end):
+        place = _Place(partition, chunk.number, chunk.epoch, here)
+        yield Carried(message.body, message.key, message.headers, message.expiry_ns, partition, place)

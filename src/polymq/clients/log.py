@@ -17,10 +17,13 @@ from urllib.parse import quote, urlencode
 
 from polymq import limits
 from polymq.errors import ConnectFailed, ConnectionLost, DeadlineExceeded, Refusal, RefusalCode, RemoteProtocolError, TransportError
+from polymq.wire.batch import ATTRIBUTES_PASSED_OVER, read_messages
 from polymq.wire.records import HEADER_SIZE_BYTES, BatchHeader, check, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from polymq.wire.batch import Message
 
 __all__ = ["Chunk", "Family", "LogClient", "OffsetOutOfRange", "PartitionInfo", "TopicInfo", "parse_address"]
 
@@ -97,6 +100,23 @@ class Chunk:
             header = parse_header(self.data, at)
             yield at, at + header.size, header
             at += header.size
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last batch; -1 if there is none."""
+        end = -1
+        for _, _, header in self.batches():
+            end = header.base_offset + header.count
+        return end
+
+    def messages(self, offset: int, end: int) -> Iterator[tuple[int, Message]]:
+        """Give (offset, message) from `offset` on and before `end`, but for what readers pass over: who reads on does so at the chunk's end."""
+        for at, until, header in self.batches():
+            if header.attributes & ATTRIBUTES_PASSED_OVER:
+                continue
+            for here, message in enumerate(read_messages(self.data, at, 0, 0, header.count, until), header.base_offset):
+                if offset <= here < end:
+                    yield here, message
 
 
 def parse_address(address: str) -> tuple[str, int]:

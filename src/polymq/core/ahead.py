@@ -1,8 +1,8 @@
 """What a work group knows of offsets that it has not come to yet: ranges that it leaves out, or that were out before.
 
-Both come from elsewhere than from handing out: a topic was emptied while it was paused, or a group has been taken over
-from another server with its attempts. There may be a range for every other message, so they are integers side by side
-and not objects. Read next: `work_group.py`.
+Both come from elsewhere than from handing out: a topic was emptied while it was paused, a group has been taken over
+from another server with its attempts, or a message goes on as another one (`renewing.py`). There may be a range for
+every other message, so they are integers side by side and not objects. Read next: `work_group.py`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Ahead:
         return len(self._firsts) - self._passed
 
     def append(self, first: int, end: int, attempts: int) -> None:
-        """Add a range behind the others; ranges that it overlaps there give way."""
+        """Add a range behind the others; ranges that it overlaps there give way, and one that it goes on from becomes longer."""
         assert first < end
         assert attempts >= LEFT_OUT
         while self and self._firsts[-1] >= first:
@@ -59,9 +59,12 @@ class Ahead:
             self._shorten(self._firsts[-1])
         if self and self._ends[-1] > first:
             self._shorten(first)
-        self._firsts.append(first)
-        self._ends.append(end)
-        self._attempts.append(attempts)
+        if self and self._ends[-1] == first and self._attempts[-1] == attempts:
+            self._ends[-1] = end
+        else:
+            self._firsts.append(first)
+            self._ends.append(end)
+            self._attempts.append(attempts)
         if attempts == LEFT_OUT:
             self.left_out += end - first
 

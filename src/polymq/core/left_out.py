@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.statistics import Family, Kind, Sample
-from polymq.wire.left_out import EXPIRED, HEADER, KEY, LARGE, left_out
+from polymq.wire.left_out import EXPIRED, HEADER, KEY, LARGE, UNHEARD, left_out
 
 if TYPE_CHECKING:
     from array import array
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LeftOut"]
 
 _PARTS: Final = {"header": HEADER, "key": KEY}
-_WHOLE: Final = {"expired": EXPIRED, "size": LARGE}
+_WHOLE: Final = {"expired": EXPIRED, "size": LARGE, "unheard": UNHEARD}
 
 
 class LeftOut:

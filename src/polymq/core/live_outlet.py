@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from array import array
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from polymq import limits
 from polymq.core.live_store import is_live_name
+from polymq.wire.left_out import UNHEARD, left_out
 from polymq.wire.live import COLUMNS, HEADER_SIZE, PAYLOAD_AT, PAYLOAD_SIZE, REPLY_AT, REPLY_SIZE, LiveBatch
 from polymq.wire.records import read_messages
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Outlet"]
 
 _NO_ORIGIN: Final = -1
+# Topics among which one is looked for that can be forgotten.
+_LOOKED_AT_MAX: Final = 16
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +54,10 @@ class _Place:
 class Outlet:
     """Called by the broker in each turn: `note` before the commit, `show` when readers see what was committed."""
 
-    def __init__(self, broker: Broker, codec: LiveCodec) -> None:
+    def __init__(self, broker: Broker, codec: LiveCodec, counts: array[int] | None = None) -> None:
         self.shown_count = 0
+        # What those who listen do not hear is counted here (`wire/left_out.py`).
+        self.left_out = left_out() if counts is None else counts
         self._broker = broker
         self._codec = codec
         self._places: dict[Topic, list[_Place]] = {}
@@ -81,9 +87,13 @@ class Outlet:
             self._behind[topic] = None
 
     def _make_room(self) -> None:
-        """Forget the topic that was noted first, if there are many: where it ends is found again."""
-        if len(self._places) >= limits.LIVE_SHOWN_TOPICS_MAX:
-            self._forget(next(iter(self._places)))
+        """Forget a topic of which all has been shown, if there are many: where it ends is found again. If there is none, one is not heard."""
+        if len(self._places) < limits.LIVE_SHOWN_TOPICS_MAX:
+            return
+        first = list(islice(self._places, _LOOKED_AT_MAX))
+        topic = next((each for each in first if each not in self._behind), first[0])
+        self.left_out[UNHEARD] += sum(place.partition.log.end - place.reader.offset for place in self._places[topic])
+        self._forget(topic)
 
     def _forget(self, topic: Topic) -> None:
         self._places.pop(topic, None)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from polymq.wire.batch import NO_PRODUCER
 from polymq.wire.tickets import TicketState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from polymq.wire.batch import Producer
     from polymq.wire.records import Message
     from polymq.wire.slices import MessageBatch, Slice
 
@@ -105,9 +107,9 @@ class Log(Protocol):
         sequence: int = -1,
     ) -> Ticket: ...
     def append_records(
-        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: Producer = NO_PRODUCER, attributes: int = 0
     ) -> Ticket:
-        """Append encoded records as one batch of the time `now_ns`, at least `last_time_ns`."""
+        """Append encoded records as one batch of the time `now_ns`, at least `last_time_ns`; by itself if it has attributes."""
 
     def reader(self, offset: int) -> Reader: ...
     def batches(self, offset: int, size_bytes_max: int) -> memoryview | None: ...

@@ -2,8 +2,10 @@
 
 The copy is appended first. The consumer keeps the old message until the copy is written: so a slot that is free says that the copy is
 there, whatever happens to the process. If it comes back earlier it is handed out to nobody (`Leases.renewed`). The old one is settled when
-the copy is durable (`Retiring.settle_later`): a crash in between leaves both, never none. What cannot be copied waits again. Other groups
-of the topic have had the message, or will have it: they leave the copy out.
+the copy is durable (`Retiring.settle_later`): a crash in between leaves both, never none. What cannot be copied waits again.
+
+To everybody but its group the copy is nothing new: other work groups leave it out, and by its mark (ATTRIBUTE_RENEWED) so does whoever reads
+the log. To its group it is the same message: what it has been tried before is journaled before the copy is written, and goes on counting.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from polymq import limits
+from polymq.core import journal_entries
 from polymq.core.lease_window import DEFERRED, LEASED, WAITING
 from polymq.core.leases import Leases
 from polymq.core.ports import TicketState
 from polymq.core.reading import reach
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
-from polymq.wire.batch import ORIGIN_NONE, read_messages
+from polymq.wire.batch import ATTRIBUTE_RENEWED, ORIGIN_NONE, encode_message, read_messages
 
 if TYPE_CHECKING:
     from polymq.core.kernel import Kernel
@@ -126,7 +129,7 @@ class Renewing:
         before = len(self._appended)
         while self._wanted and self._group.retire().has_room and self._kernel.copy_room > 0:
             request = self._wanted[0]
-            if self._is_current(request):
+            if self._is_current(request) and not self._is_tried_enough(request):
                 try:
                     message = self._read(request.share, request.offset)
                     if message is None:
@@ -162,6 +165,11 @@ class Renewing:
         state, attempts, owner = request.window.slot(request.offset)
         return state in {WAITING, DEFERRED} or (state == LEASED and (attempts, owner) == (request.attempts, request.owner))
 
+    def _is_tried_enough(self, request: _Request) -> bool:
+        """Say whether the message is not to go on: it waits again, and is retired when its turn has come."""
+        most = self._group.policy.max_attempts
+        return request.lifetime_ns is not None and 0 < most <= request.attempts
+
     def _copy(self, request: _Request, message: Message) -> None:
         """Append what a message becomes; raises Refusal, StoreFull, StoreFailed."""
         topic, share = self._group.topic, request.share
@@ -172,11 +180,13 @@ class Renewing:
             copy = replace(message, expiry_ns=expiry_ns)
         partition = share.partition if topic is self._group.topic else topic.pick()
         log = partition.log
-        partition.last_time_ns = max(partition.last_time_ns, log.last_time_ns, self._kernel.wall_ns())
-        request.ticket = log.append_messages([copy], now_ns=partition.last_time_ns, origin=ORIGIN_NONE)
+        partition.last_time_ns = now_ns = max(partition.last_time_ns, log.last_time_ns, self._kernel.wall_ns())
+        mark = ATTRIBUTE_RENEWED if topic is self._group.topic else 0
+        request.ticket = log.append_records(encode_message(copy, now_ns), 1, now_ns=now_ns, origin=ORIGIN_NONE, attributes=mark)
         request.log, request.end = log, log.end
         topic.expires = topic.expires or copy.expiry_ns is not None
         if topic is self._group.topic:
+            self._carry_attempts(share, log.end, request.attempts)
             self._leave_out(topic, partition.index, log.end)
         else:
             topic.message_count += 1
@@ -184,6 +194,13 @@ class Renewing:
             self._group.dead_letter_count += 1
         self._appended.append(request)
         self._kernel.appended(topic)
+
+    def _carry_attempts(self, share: Share, end: int, attempts: int) -> None:
+        """Let the copy before `end` be a message that was tried so often."""
+        share.ahead.append(end - 1, end, attempts)
+        if not self._group.ephemeral:
+            row = journal_entries.integers((end - 1, end, attempts))
+            self._kernel.journal(journal_entries.ahead(self._group.id, share.partition.number, row))
 
     def _leave_out(self, topic: Topic, partition_index: int, end: int) -> None:
         for group in topic.groups.values():

@@ -84,7 +84,7 @@ def bridge(broker: Broker, section: config_sections.NatsSettings) -> None:
     """
     codec = NatsCodec(broker.left_out.of("nats"))
     Archives(broker, codec, capture_of(section))
-    broker.feeders.append(Outlet(broker, codec))
+    broker.feeders.append(Outlet(broker, codec, codec.left_out))
     if section.log_requests != "off":
         routed = _routed(section)
 

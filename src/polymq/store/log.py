@@ -25,7 +25,7 @@ from polymq.store.retention import chained, seal
 from polymq.store.segment import MAGIC_LOG, Segment, write_again
 from polymq.store.ticket import Ticket, TicketState
 from polymq.store.volume import store_error
-from polymq.wire.batch import seal_fields
+from polymq.wire.batch import NO_PRODUCER, seal_fields
 from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, encode_bodies, encode_message
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from polymq.store.lookup import TimeSearch
     from polymq.store.recovery import RecoveredLog
     from polymq.store.volume import Volume
+    from polymq.wire.batch import Producer
     from polymq.wire.records import Message
     from polymq.wire.slices import MessageBatch
 
@@ -281,9 +282,9 @@ class Log:
         return self.append_records(records, len(messages), now_ns=time_ns, origin=origin, producer=producer)
 
     def append_records(
-        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: Producer = NO_PRODUCER, attributes: int = 0
     ) -> Ticket:
-        """Stage encoded records as one stored batch of the time `now_ns`, not before `last_time_ns`. Raises like `append`."""
+        """Stage encoded records as one stored batch, by itself if it has attributes, of the time `now_ns`, not before `last_time_ns`. Raises like `append`."""
         assert now_ns >= self.last_time_ns
         at = self._begin_batch(len(records), origin, now_ns)
         buffer, ticket = self._buffer, self._ticket
@@ -295,8 +296,8 @@ class Log:
         buffer[at:end] = records
         self._batch_count = count
         self.end += count
-        if producer[0] != -1:
-            self._seal(*producer)
+        if producer[0] != -1 or attributes:
+            self._seal(*producer, attributes)
         return ticket
 
     def _begin_batch(self, size: int, origin: int, now_ns: int) -> int:
@@ -391,7 +392,7 @@ class Log:
         self.sealed_size_bytes += segment.used
         seal(self._volume, segment)
 
-    def _seal(self, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1) -> None:
+    def _seal(self, producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1, attributes: int = 0) -> None:
         """Write the header of the open batch."""
         self._batch_origin, origin = _NONE, self._batch_origin
         at = self._batch_at
@@ -404,7 +405,7 @@ class Log:
         assert buffer is not None
         assert self._index is not None
         count, base, time_ns = self._batch_count, self._batch_base, self.last_time_ns
-        fields = (origin, 0, active.segment_id, self.epoch, count, base, time_ns, producer_id, producer_epoch, sequence)
+        fields = (origin, attributes, active.segment_id, self.epoch, count, base, time_ns, producer_id, producer_epoch, sequence)
         seal_fields(buffer, at, self._staged, fields)
         self._index.add(self._batch_base, active.used + at, self.last_time_ns)
 

@@ -122,7 +122,7 @@ class Reader:
         return size if self._request is None else size + self._request.size_bytes
 
     def skip_origin(self, origin: int) -> int:
-        """Move behind the next batches that have come from one protocol, or are not visible yet; returns how many records that is.
+        """Move behind the next batches that have come from one protocol, or that all pass over; returns how many records that is.
 
         Nothing is passed in the midst of a batch. Cost: that of the headers, not of what is in the batches; 10,000 batches at most.
         """

@@ -127,6 +127,16 @@ class Copies:
                 raise PromiseBrokenError(f"partition {number}: offset {offset} is where {records[0][0] + index} should be")
             self.saw(topic, number, offset, body)
 
+    def check_shown(self, topic: str, number: int, records: Sequence[tuple[int, bytes]], shown: Sequence[tuple[int, bytes]]) -> None:
+        """Compare what readers of a queue's log are shown with all that is there: each message once, whoever has put it back."""
+        serials = [self._identify(topic, number, offset, body) for offset, body in shown]
+        twice = {serial for serial in serials if serials.count(serial) > 1} if len(set(serials)) < len(serials) else ()
+        for serial in sorted(twice):
+            raise PromiseBrokenError(f"readers of {topic} are shown message {serial} {serials.count(serial)} times")
+        hidden = {self._identify(topic, number, offset, body) for offset, body in records} - set(serials)
+        if hidden:
+            raise PromiseBrokenError(f"message {min(hidden)} is in {topic}, and its readers are not shown it")
+
     def check_all(self, partitions: Sequence[tuple[str, int, Sequence[tuple[int, bytes]]]]) -> None:
         """Compare the whole of all such topics, as (topic, partition number, (offset, body) pairs), with what was promised."""
         before = self._places

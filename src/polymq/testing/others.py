@@ -106,3 +106,7 @@ class Others:
         if any(records and records[0][0] for _, _, records in found):
             raise PromiseBrokenError("a log begins late, and nothing may be dropped")
         self._witness.copies.check_all(found)
+        for plan in self._options.queues:
+            shown = dict(read_partitions(session, [plan.name], turn, shown=True)) if session.topic(plan.name) is not None else {}
+            for number, records in ((number, records) for topic, number, records in found if topic == plan.name):
+                self._witness.copies.check_shown(plan.name, number, records, shown[number])

@@ -29,7 +29,7 @@ from polymq.testing.network import FakeStream
 from polymq.testing.other_ports import OtherPorts
 from polymq.testing.promises import is_ephemeral
 from polymq.testing.worker import FakeWorker
-from polymq.wire.batch import HEADER_SIZE_BYTES, parse_header, read_messages
+from polymq.wire.batch import ATTRIBUTES_PASSED_OVER, HEADER_SIZE_BYTES, parse_header, read_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -214,18 +214,23 @@ class BrokerProcess:
         return found
 
 
-def read_partitions(session: Session, topics: Sequence[str], turn: Callable[[], None]) -> list[tuple[int, list[tuple[int, bytes]]]]:
-    """Read every partition of some topics, as (number, (offset, body) pairs); `turn` lets the store get on."""
+def read_partitions(
+    session: Session, topics: Sequence[str], turn: Callable[[], None], *, shown: bool = False
+) -> list[tuple[int, list[tuple[int, bytes]]]]:
+    """Read every partition of some topics, as (number, (offset, body) pairs); `turn` lets the store get on.
+
+    `shown`: without what readers of the log pass over.
+    """
     views = [session.topic(topic) for topic in topics]
     return [
-        (partition.number, _read_log(session.log(view.name, partition.partition), turn))
+        (partition.number, _read_log(session.log(view.name, partition.partition), turn, shown=shown))
         for view in views
         if view is not None
         for partition in view.partitions
     ]
 
 
-def _read_log(log: Log, turn: Callable[[], None]) -> list[tuple[int, bytes]]:
+def _read_log(log: Log, turn: Callable[[], None], *, shown: bool) -> list[tuple[int, bytes]]:
     records: list[tuple[int, bytes]] = []
     offset = log.start
     for _ in range(_READS_MAX):
@@ -241,8 +246,8 @@ def _read_log(log: Log, turn: Callable[[], None]) -> list[tuple[int, bytes]]:
         while at < len(view):
             header = parse_header(view, at)
             end = at + header.size
-            found = read_messages(view, at + HEADER_SIZE_BYTES, header.count, header.base_time_ns, header.count, end)
-            records += enumerate((message.body for message in found), header.base_offset)
-            at = end
-        offset = records[-1][0] + 1
+            if not shown or not header.attributes & ATTRIBUTES_PASSED_OVER:
+                found = read_messages(view, at + HEADER_SIZE_BYTES, header.count, header.base_time_ns, header.count, end)
+                records += enumerate((message.body for message in found), header.base_offset)
+            offset, at = header.base_offset + header.count, end
     raise AssertionError(f"partition {log.number} cannot be read beyond offset {offset} of {log.readable}")

@@ -14,15 +14,19 @@ from polymq.wire.crc import crc32c
 
 if TYPE_CHECKING:
     from array import array
+    from collections.abc import Iterator
 
     from typing_extensions import Buffer
 
 __all__ = [
+    "ATTRIBUTES_PASSED_OVER",
     "ATTRIBUTE_PREPARED",
+    "ATTRIBUTE_RENEWED",
     "BODY_AT_MASK",
     "COMPRESSION_MASK",
     "HEADER_SIZE_BYTES",
     "MAGIC",
+    "NO_PRODUCER",
     "ORIGIN_NONE",
     "PRODUCER_BROKER",
     "RECORD_OVERHEAD_BYTES",
@@ -30,12 +34,14 @@ __all__ = [
     "BatchHeader",
     "Columns",
     "Message",
+    "Producer",
     "SealedFields",
     "encode_message",
     "keys_of",
     "parse_header",
     "read_messages",
     "read_note",
+    "read_shown",
     "seal",
     "seal_fields",
 ]
@@ -46,6 +52,10 @@ RECORD_OVERHEAD_BYTES: Final = 8
 MAGIC: Final = 0x514D5950
 VERSION: Final = 1
 ATTRIBUTE_PREPARED: Final = 0x01
+# One record that stands in for an earlier one of the same log, for one work group alone: everybody else has that one.
+ATTRIBUTE_RENEWED: Final = 0x02
+# Whole batches that nobody is shown who reads the log.
+ATTRIBUTES_PASSED_OVER: Final = ATTRIBUTE_PREPARED | ATTRIBUTE_RENEWED
 COMPRESSION_MASK: Final = 0xF0
 # What the broker itself writes has no protocol of origin. A batch with this producer carries a note of the broker's:
 # the extra of that origin in its first record (`read_note`).
@@ -53,6 +63,10 @@ ORIGIN_NONE: Final = 0
 PRODUCER_BROKER: Final = -2
 # The body's distance takes the lower 24 bits of its word: all optional fields together stay below 16 MiB.
 BODY_AT_MASK: Final = 0xFFFFFF
+
+# id, epoch and sequence of who sends batches that have them
+Producer = tuple[int, int, int]
+NO_PRODUCER: Final = (-1, -1, -1)
 
 # origin, attributes, segment id, epoch, count, base offset, base time, producer id, producer epoch, sequence
 SealedFields = tuple[int, int, int, int, int, int, int, int, int, int]
@@ -207,20 +221,32 @@ def read_messages(view: Buffer, position: int, batch_left: int, base_time_ns: in
     Raises: CorruptRecord when fewer than `count` sound records lie before `end`.
     Cost:   a few microseconds per message: for tools, tests and clients.
     """
-    messages: list[Message] = []
+    return [message for _attributes, message in _read(view, position, batch_left, base_time_ns, count, end)]
+
+
+def read_shown(view: Buffer, position: int, batch_left: int, base_time_ns: int, count: int, end: int) -> list[tuple[int, Message]]:
+    """Do as `read_messages`, but leave out what readers of the log pass over: gives (which of the `count`, message)."""
+    rows = enumerate(_read(view, position, batch_left, base_time_ns, count, end))
+    return [(index, message) for index, (attributes, message) in rows if not attributes & ATTRIBUTES_PASSED_OVER]
+
+
+def _read(view: Buffer, position: int, batch_left: int, base_time_ns: int, count: int, end: int) -> Iterator[tuple[int, Message]]:
+    """Give (attributes of its batch, message) of each; 0 for those of a batch in the midst of which the slice begins."""
+    attributes = 0
     with memoryview(view) as whole:
         inside = whole[:end]
         for _ in range(count):
             try:
                 if batch_left == 0:
+                    attributes = parse_header(inside, position).attributes
                     position, batch_left, base_time_ns = _enter_batch(inside, position)
                 record = _record_at(inside, position)
-                messages.append(_read_record(record, base_time_ns))
+                message = _read_record(record, base_time_ns)
             except (struct.error, ValueError) as error:
                 raise CorruptRecord("record batch", position=position, expected="a sound record", found="sizes that do not fit") from error
+            yield attributes, message
             position += len(record)
             batch_left -= 1
-    return messages
 
 
 def read_note(view: Buffer, at: int) -> bytes:

@@ -17,7 +17,7 @@ import cython
 from polymq import limits
 from polymq.errors import CorruptRecord
 from polymq.wire.batch import (
-    ATTRIBUTE_PREPARED,
+    ATTRIBUTES_PASSED_OVER,
     COMPRESSION_MASK,
     HEADER_SIZE_BYTES,
     MAGIC,
@@ -69,8 +69,10 @@ _EXPIRY = cython.declare(cython.uint, 0x02)
 _KEY = cython.declare(cython.uint, 0x04)
 _HEADERS = cython.declare(cython.uint, 0x08)
 _EXTRAS = cython.declare(cython.uint, 0x10)
+_PASSED_OVER = cython.declare(cython.uint, 0x03)
 
 assert (HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, MAGIC) == (_C_HEADER_SIZE, _C_OVERHEAD, _C_MAGIC)
+assert ATTRIBUTES_PASSED_OVER == _PASSED_OVER
 
 
 # --- Writing ----------------------------------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ def check(view: Buffer, at: int, end: int) -> str | None:
         checksum = crc32c(covered)
     if checksum != header.crc:
         return f"the checksum is 0x{checksum:08x}, the header says 0x{header.crc:08x}"
-    if header.attributes & ~(ATTRIBUTE_PREPARED | COMPRESSION_MASK):
+    if header.attributes & ~(ATTRIBUTES_PASSED_OVER | COMPRESSION_MASK):
         return f"unknown attributes 0x{header.attributes:04x}"
     if header.count < 1 or header.base_offset < 0 or header.base_time_ns < 0:
         return f"impossible header: count {header.count}, base offset {header.base_offset}, base time {header.base_time_ns}"
@@ -220,7 +222,7 @@ def columns(view: Buffer, start: int, end: int, first_offset: int, end_offset: i
     """Turn a run of whole batches into columns, keeping the records with `first_offset <= offset < end_offset`.
 
     Every size is checked, the checksums are not: that is `check`'s work, on bytes of which that is not known.
-    Batches that are not visible (prepared) are left out.
+    Batches that readers pass over (ATTRIBUTES_PASSED_OVER) are left out: so offsets have gaps.
 
     Limits: `end - start` is below 2 GiB (asserted).
     Raises: CorruptRecord when something in the run does not fit, or is compressed in a way this version cannot read.
@@ -291,7 +293,7 @@ def _measure(
         ):
             return at
         batch_end += at
-        if view[at + 14] & 1:
+        if view[at + 14] & _PASSED_OVER:
             at = batch_end
             continue
         at += _C_HEADER_SIZE
@@ -377,7 +379,7 @@ def _fill(
     flags: cython.uint
     has_fields: cython.bint = target.key_count > 0 or target.header_count > 0
     while at < end:
-        left = 0 if view[at + 14] & 1 else _batch_count(view, at, end)
+        left = 0 if view[at + 14] & _PASSED_OVER else _batch_count(view, at, end)
         offset = load_i64(view, at + 32)
         time_ns = load_i64(view, at + 40)
         at += _C_HEADER_SIZE if left > 0 else load_u32(view, at + 8)
@@ -431,7 +433,7 @@ def _fill_fields(
     offset: cython.longlong
     flags: cython.uint
     while at < end:
-        left = 0 if view[at + 14] & 1 else _batch_count(view, at, end)
+        left = 0 if view[at + 14] & _PASSED_OVER else _batch_count(view, at, end)
         offset = load_i64(view, at + 32)
         at += _C_HEADER_SIZE if left > 0 else load_u32(view, at + 8)
         while left > 0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import cython
 
-from polymq.wire.batch import ATTRIBUTE_PREPARED, HEADER_SIZE_BYTES, MAGIC, RECORD_OVERHEAD_BYTES, VERSION
+from polymq.wire.batch import ATTRIBUTES_PASSED_OVER, HEADER_SIZE_BYTES, MAGIC, RECORD_OVERHEAD_BYTES, VERSION
 from polymq.wire.crc import crc32c
 
 if not cython.compiled:
@@ -25,12 +25,12 @@ __all__ = ["pass_plain", "pass_whole"]
 _C_HEADER_SIZE = cython.declare(cython.Py_ssize_t, 80)
 _C_OVERHEAD = cython.declare(cython.Py_ssize_t, 8)
 _C_MAGIC = cython.declare(cython.uint, 0x514D5950)
-# The word at byte 12, with the origin left out: version 1, no attribute but "prepared".
+# The word at byte 12, with the origin left out: version 1, no attribute but those by which readers pass over it.
 _C_VERSION = cython.declare(cython.uint, 1)
-_C_NOT_PLAIN = cython.declare(cython.uint, 0xFFFE00FF)
+_C_NOT_PLAIN = cython.declare(cython.uint, 0xFFFC00FF)
 
 assert (HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, MAGIC) == (_C_HEADER_SIZE, _C_OVERHEAD, _C_MAGIC)
-assert (VERSION, ATTRIBUTE_PREPARED << 16 | 0xFF00) == (_C_VERSION, 0xFFFFFFFF - _C_NOT_PLAIN)
+assert (VERSION, ATTRIBUTES_PASSED_OVER << 16 | 0xFF00) == (_C_VERSION, 0xFFFFFFFF - _C_NOT_PLAIN)
 
 
 def pass_plain(

@@ -15,15 +15,17 @@ from polymq.cli.render import Form
 from polymq.cli.tail import follow, messages_of, start_offsets
 from polymq.clients.log import Chunk, OffsetOutOfRange, PartitionInfo, TopicInfo
 from polymq.errors import ConfigError, Refusal, RefusalCode
-from polymq.wire.batch import BatchHeader, Message, encode_message, seal
+from polymq.wire.batch import ATTRIBUTE_RENEWED, BatchHeader, Message, encode_message, seal
 from polymq.wire.records import HEADER_SIZE_BYTES
 
 
-def batch(base_offset: int, bodies: list[bytes], key: bytes | None = None) -> bytes:
+def batch(base_offset: int, bodies: list[bytes], key: bytes | None = None, attributes: int = 0) -> bytes:
     data = bytearray(HEADER_SIZE_BYTES)
     for body in bodies:
         data += encode_message(Message(body, key, ((b"h", b"v"),)))
-    seal(data, 0, len(data), BatchHeader(count=len(bodies), base_offset=base_offset, base_time_ns=base_offset * 10**9))
+    seal(
+        data, 0, len(data), BatchHeader(count=len(bodies), base_offset=base_offset, base_time_ns=base_offset * 10**9, attributes=attributes)
+    )
     return bytes(data)
 
 
@@ -34,6 +36,7 @@ class FakeLog:
         self.starts, self.ends = list(starts), list(ends)
         self.waits: list[int] = []
         self.epochs: list[tuple[int, int]] = [(1, 0)]
+        self.renewed: set[int] = set()  # first offsets of batches
 
     def topic(self, name: str) -> TopicInfo:
         infos = (
@@ -51,7 +54,9 @@ class FakeLog:
         if not start <= offset <= readable:
             raise OffsetOutOfRange("gone", start=start, readable=readable)
         first = offset - offset % 2
-        data = batch(first, [b"m%d" % number for number in range(first, min(first + 2, readable))], b"k") if offset < readable else b""
+        mark = ATTRIBUTE_RENEWED if first in self.renewed else 0
+        bodies = [b"m%d" % number for number in range(first, min(first + 2, readable))]
+        data = batch(first, bodies, b"k", mark) if offset < readable else b""
         return Chunk(data, self.epochs[-1][0], start, readable, 1)
 
     def close(self) -> None:
@@ -212,3 +217,9 @@ def test_output_is_flushed_when_following() -> None:
         target = Target()
         tail_module._print(log, "t", None, ("start", 0, forever, 2), Form.BODY, target, lambda: 0)
         assert target.flushes == flushes
+
+
+def test_what_readers_pass_over_is_not_printed() -> None:
+    log = FakeLog(starts=(0,), ends=(9,))
+    log.renewed = {2, 4, 8}
+    assert places(log, {0: 0}) == ["0:0", "0:1", "0:6", "0:7"]

@@ -38,10 +38,11 @@ class FakePartition:
     def readable(self) -> int:
         return self.end - self.held_back
 
-    def append(self, messages: Sequence[Message]) -> None:
+    def append(self, messages: Sequence[Message], attributes: int = 0) -> None:
         encoded = b"".join(records.encode_message(message, BASE_TIME_NS) for message in messages)
         target = bytearray(records.HEADER_SIZE_BYTES) + encoded
-        header = BatchHeader(epoch=self.epoch, count=len(messages), base_offset=self.end, base_time_ns=BASE_TIME_NS + self.end * 1000)
+        time_ns = BASE_TIME_NS + self.end * 1000
+        header = BatchHeader(attributes=attributes, epoch=self.epoch, count=len(messages), base_offset=self.end, base_time_ns=time_ns)
         records.seal(target, 0, len(target), header)
         self.batches.append((self.end, self.end + len(messages), bytes(target)))
         self.end += len(messages)

@@ -13,7 +13,7 @@ from polymq.clients.bridge_ends import Carried, Tally
 from polymq.clients.bridge_log import LogBegin, LogSource
 from polymq.clients.log import Chunk, LogClient, OffsetOutOfRange, PartitionInfo, TopicInfo
 from polymq.errors import ConnectionLost, Refusal, RefusalCode
-from polymq.wire.batch import BatchHeader, Message, encode_message, seal
+from polymq.wire.batch import ATTRIBUTE_RENEWED, BatchHeader, Message, encode_message, seal
 from polymq.wire.records import HEADER_SIZE_BYTES
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class FakeLog:
         self.epochs: list[tuple[int, int]] = [(1, 0)]
         self.waits: list[int] = []
         self.is_there = True
+        self.renewed: set[int] = set()  # first offsets of batches
         self.is_closed = False
 
     def topic(self, name: str) -> TopicInfo:
@@ -52,18 +53,19 @@ class FakeLog:
         if not start <= offset <= readable:
             raise OffsetOutOfRange("gone", start=start, readable=readable)
         first = offset - offset % 2
-        data = _batch(first, range(first, min(first + 2, readable))) if offset < readable else b""
+        mark = ATTRIBUTE_RENEWED if first in self.renewed else 0
+        data = _batch(first, range(first, min(first + 2, readable)), mark) if offset < readable else b""
         return Chunk(data, self.epochs[-1][0], start, readable, self.number + partition)
 
     def close(self) -> None:
         self.is_closed = True
 
 
-def _batch(base_offset: int, offsets: range) -> bytes:
+def _batch(base_offset: int, offsets: range, attributes: int) -> bytes:
     data = bytearray(HEADER_SIZE_BYTES)
     for offset in offsets:
         data += encode_message(Message(b"m%d" % offset, b"k", ((b"h", b"v"),), expiry_ns=77))
-    seal(data, 0, len(data), BatchHeader(count=len(offsets), base_offset=base_offset, base_time_ns=1))
+    seal(data, 0, len(data), BatchHeader(count=len(offsets), base_offset=base_offset, base_time_ns=1, attributes=attributes))
     return bytes(data)
 
 
@@ -319,3 +321,19 @@ def test_a_topic_that_is_not_there_is_an_error_at_first_and_trouble_later() -> N
 
     asyncio.run(go())
     assert log.is_closed
+
+
+def test_what_readers_pass_over_is_not_moved() -> None:
+    """Copies for one work group: the batches that begin at 2, 4 and 8."""
+    log = FakeLog(9)
+    log.renewed = {2, 4, 8}
+
+    async def run() -> None:
+        reading = Reading(log)
+        await reading.source.open()
+        found = await reading.some(9)
+        assert [message.body for message in found] == [b"m0", b"m1", b"m6", b"m7"]
+        assert await reading.source.read() is None
+        assert (reading.source.left(), reading.tally.gone, reading.notes) == (0, 0, [])
+
+    asyncio.run(run())

@@ -8,6 +8,7 @@ import pytest
 from polymq.core.access import ANONYMOUS
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
+from polymq.wire.batch import ATTRIBUTE_RENEWED, ORIGIN_NONE, encode_message
 from polymq.wire.slices import MessageBatch
 
 from .fakes import FakeClock, FakeRandom, FakeStore, Inbox
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from polymq.core.session import Session
     from polymq.core.views import TopicView
     from polymq.errors import RefusalCode
+    from polymq.wire.batch import Message
 
 SECOND_NS = 1_000_000_000
 
@@ -60,6 +62,14 @@ class World:
         if credit:
             self.session.credit(subscription, credit)
         return subscription
+
+    def renew(self, topic: str, message: Message) -> None:
+        """Append what stands in for an earlier message, as for a group that has put it back."""
+        found = self.broker.catalogue.topics["", topic]
+        log, now_ns = found.partitions[0].log, self.clock.wall_ns()
+        log.append_records(encode_message(message, now_ns), 1, now_ns=now_ns, origin=ORIGIN_NONE, attributes=ATTRIBUTE_RENEWED)
+        self.broker.kernel.appended(found)
+        self.turn()
 
     def settle(self, subscription: Subscription, *ids: int) -> list[tuple[int, RefusalCode]]:
         return self.session.settle(subscription, memoryview(array("q", ids)), 0, len(ids))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from polymq import limits
 from polymq.core.ports import TicketState
 from polymq.errors import StoreFailed, StoreFull
-from polymq.wire.batch import PRODUCER_BROKER, read_note
+from polymq.wire.batch import NO_PRODUCER, PRODUCER_BROKER, read_note
 from polymq.wire.records import (
     HEADER_SIZE_BYTES,
     BatchHeader,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from polymq.core.group import Delivery
+    from polymq.wire.batch import Producer
     from polymq.wire.records import Message
 
 START_NS = 1_700_000_000_000_000_000
@@ -155,7 +156,9 @@ class FakeLog:
         self.index = [row for row in self.index if row[0] < end]
         self.end = self.readable = end
 
-    def _add(self, records: bytes | memoryview, count: int, now_ns: int, origin: int, producer_id: int = -1) -> FakeTicket:
+    def _add(
+        self, records: bytes | memoryview, count: int, now_ns: int, origin: int, producer_id: int = -1, attributes: int = 0
+    ) -> FakeTicket:
         if self.journal.full:
             raise StoreFull("the journal waits for room")
         at = len(self.data)
@@ -163,6 +166,7 @@ class FakeLog:
         self.last_time_ns = max(self.last_time_ns, now_ns)
         header = BatchHeader(
             origin=origin,
+            attributes=attributes,
             segment_id=1,
             epoch=self.epoch,
             count=count,
@@ -190,10 +194,10 @@ class FakeLog:
         return self._add(records, len(messages), now_ns, origin)
 
     def append_records(
-        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: tuple[int, int, int] = (-1, -1, -1)
+        self, records: bytes | memoryview, count: int, *, now_ns: int, origin: int, producer: Producer = NO_PRODUCER, attributes: int = 0
     ) -> FakeTicket:
         assert now_ns >= self.last_time_ns
-        return self._add(records, count, now_ns, origin, producer[0])
+        return self._add(records, count, now_ns, origin, producer[0], attributes)
 
     def messages(self) -> list[Message]:
         view = memoryview(bytes(self.data))

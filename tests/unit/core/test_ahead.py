@@ -46,11 +46,21 @@ def test_what_is_left_out_is_stepped_over_in_one_go_and_counted() -> None:
 
 def test_a_later_range_wins_where_two_overlap() -> None:
     known = ahead((0, 10, LEFT_OUT), (5, 12, LEFT_OUT))
-    assert list(known.ranges()) == [(0, 5, LEFT_OUT), (5, 12, LEFT_OUT)]
+    assert list(known.ranges()) == [(0, 12, LEFT_OUT)]
     assert known.left_out == 12
+    known = ahead((0, 10, 3), (5, 12, 4))
+    assert list(known.ranges()) == [(0, 5, 3), (5, 12, 4)]
     known = ahead((4, 5, LEFT_OUT), (6, 7, 2), (3, 9, LEFT_OUT))
     assert list(known.ranges()) == [(3, 9, LEFT_OUT)]
     assert known.left_out == 6
+
+
+def test_a_range_that_goes_on_from_the_last_makes_that_longer() -> None:
+    known = ahead((0, 2, 1), (2, 3, 1), (3, 4, 1), (4, 5, 2), (6, 7, 2), (7, 8, LEFT_OUT), (8, 10, LEFT_OUT))
+    assert list(known.ranges()) == [(0, 4, 1), (4, 5, 2), (6, 7, 2), (7, 10, LEFT_OUT)]
+    assert known.left_out == 3
+    assert known.pass_to(7) == 10
+    assert known.left_out == 0
 
 
 def test_ranges_below_an_offset_are_forgotten() -> None:

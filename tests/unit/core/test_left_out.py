@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from polymq.core.left_out import LeftOut
 from polymq.core.statistics import Registry
-from polymq.wire.left_out import EXPIRED, HEADER, KEY, LARGE
+from polymq.wire.left_out import EXPIRED, HEADER, KEY, LARGE, UNHEARD
 
 
 def test_counts_are_each_readers_own_and_are_shown() -> None:
@@ -13,6 +13,7 @@ def test_counts_are_each_readers_own_and_are_shown() -> None:
     assert left_out.of("nats") is counts
     counts[KEY], counts[HEADER], counts[LARGE] = 1, 2, 3
     left_out.of("a")[EXPIRED] = 4
+    left_out.of("a")[UNHEARD] = 5
     shown = {
         (family.name, sample.labels["protocol"], sample.labels.get("what") or sample.labels["reason"]): sample.value
         for family in registry
@@ -24,4 +25,5 @@ def test_counts_are_each_readers_own_and_are_shown() -> None:
         ("polymq_conversion_dropped_total", "nats", "header"): 2,
         ("polymq_conversion_passed_over_total", "nats", "size"): 3,
         ("polymq_conversion_passed_over_total", "a", "expired"): 4,
+        ("polymq_conversion_passed_over_total", "a", "unheard"): 5,
     }

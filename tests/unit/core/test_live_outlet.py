@@ -7,6 +7,7 @@ import pytest
 from polymq import limits
 from polymq.errors import CorruptRecord
 from polymq.wire.batch import Message
+from polymq.wire.left_out import UNHEARD
 from polymq.wire.live import KEPT, LiveMessage
 
 from .fakes import FakeReader
@@ -204,6 +205,21 @@ def test_places_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         world.turn()
     assert len(ears.got) == 6
     assert len(world.outlet._places) <= 2
+    assert world.outlet.left_out[UNHEARD] == 0
+
+
+def test_what_a_forgotten_topic_had_to_show_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LIVE_SHOWN_TOPICS_MAX", 2)
+    world = LiveWorld()
+    ears = Ears(world.space, b">")
+    world.publish("a", b"a1")
+    world.turn()
+    # Of a all has been shown, so it makes room; then there is none but those that are behind.
+    for name in ("b", "c", "d"):
+        world.publish(name, b"%b1" % name.encode(), b"%b2" % name.encode())
+    world.turn()
+    assert ears.got == [(b"a", b"a1"), (b"c", b"c1"), (b"c", b"c2"), (b"d", b"d1"), (b"d", b"d2")]
+    assert world.outlet.left_out[UNHEARD] == 2
 
 
 def test_without_an_outlet_nothing_is_shown() -> None:

@@ -13,7 +13,8 @@ from polymq.core.group import GroupKind, Subscription
 from polymq.core.policies import GroupPolicy
 from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode
-from polymq.wire.records import Message
+from polymq.wire.batch import ATTRIBUTE_RENEWED
+from polymq.wire.records import Message, parse_header
 
 from .conftest import SECOND_NS, World, inbox
 
@@ -44,7 +45,7 @@ def test_a_message_goes_to_the_end_with_a_new_lifetime(single: World) -> None:
     assert (consumer.leased, consumer.requeued) == (1, 1)
     single.settle(consumer, inbox(consumer).ids[1])
     single.turn()
-    assert inbox(consumer).got[2:] == [(b"a", 1)]
+    assert inbox(consumer).got[2:] == [(b"a", 2)]
     copy = log_of(single).messages()[-1]
     assert copy.expiry_ns == single.clock.wall_ns() + 5 * SECOND_NS
     single.store.sync()
@@ -62,7 +63,7 @@ def test_a_lifetime_of_before_is_over_with_it(single: World) -> None:
     single.turn()
     assert renew(single, inbox(consumer).ids[0])
     single.wait(5)
-    assert inbox(consumer).got == [(b"x", 1)] * 2
+    assert inbox(consumer).got == [(b"x", 1), (b"x", 2)]
     copy = log_of(single).messages()[-1]
     assert (copy.key, copy.headers, copy.expiry_ns) == (b"k", ((b"h", b"v"),), None)
 
@@ -83,7 +84,7 @@ def test_a_crash_leaves_both_until_the_copy_is_durable(single: World) -> None:
     consumer = out(single, b"a")
     assert renew(single, inbox(consumer).ids[0], 100)
     single.turn()
-    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
     single.restart()
     assert single.view().groups[0].depth == 2
     single.store.sync()
@@ -116,7 +117,7 @@ def test_while_the_disk_is_read_the_message_stays_with_its_consumer(single: Worl
     assert (consumer.leased, log_of(single).end) == (1, 1)
     log_of(single).cold = False
     single.turn()
-    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
     assert single.broker.kernel.moving != {}
     single.store.sync()
     single.turn()
@@ -132,7 +133,7 @@ def test_who_leaves_meanwhile_is_not_given_it_again(single: World) -> None:
     assert single.view().groups[0].depth == 1
     single.session.credit(consumer, 5)
     single.turn()
-    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
 
 
 def test_what_is_settled_meanwhile_stays_settled(single: World) -> None:
@@ -140,7 +141,7 @@ def test_what_is_settled_meanwhile_stays_settled(single: World) -> None:
     assert renew(single, inbox(consumer).ids[0])
     single.settle(consumer, inbox(consumer).ids[0])
     single.turn()
-    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
 
 
 def test_what_cannot_be_copied_waits_again(single: World) -> None:
@@ -154,7 +155,7 @@ def test_what_cannot_be_copied_waits_again(single: World) -> None:
     assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
     assert renew(single, inbox(consumer).ids[0])
     single.turn()
-    assert inbox(consumer).got[2:] == [(b"a", 1)]
+    assert inbox(consumer).got[2:] == [(b"a", 3)]
 
 
 def test_what_waits_and_cannot_be_copied_waits_again(single: World) -> None:
@@ -180,7 +181,7 @@ def test_what_comes_back_before_its_copy_is_written_is_nobodys(single: World, or
     single.session.give_back(consumer)
     single.session.unsubscribe(consumer)
     single.turn()
-    assert inbox(other).got == [(b"a", 1)]
+    assert inbox(other).got == [(b"a", 2)]
     single.store.sync()
     single.turn()
     single.settle(other, *inbox(other).ids)
@@ -197,9 +198,9 @@ def test_what_is_deferred_before_its_copy_is_written_does_not_come_back(single: 
     assert renew(single, inbox(consumer).ids[0])
     single.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=SECOND_NS)
     single.turn()
-    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
     single.wait(2)
-    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
     assert single.view().groups[0].deferred == 0
 
 
@@ -210,7 +211,7 @@ def test_what_is_acknowledged_as_well_while_nobody_has_it_is_one_message(single:
     single.session.give_back(consumer)
     single.session.settle_any("t", "g", memoryview(array("q", [message_id])), 0, 1)
     single.turn()
-    assert inbox(consumer).got == [(b"a", 1)] * 2
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
     assert single.view().groups[0].depth == 0
 
 
@@ -257,6 +258,69 @@ def test_other_groups_do_not_get_it_twice(single: World) -> None:
     late = single.consume("t", "late", 10)
     single.turn()
     assert [body for body, _ in inbox(late).got] == [b"z"]
+
+
+def test_the_copy_says_that_others_have_had_it(single: World) -> None:
+    consumer = out(single, b"a", b"b", credit=2)
+    for message_id in list(inbox(consumer).ids):
+        assert renew(single, message_id)
+    single.publish("t", b"c")
+    single.turn()
+    log = log_of(single)
+    assert [(parse_header(log.data, at).attributes, count) for _base, count, at in log.index] == [
+        (0, 2),
+        (ATTRIBUTE_RENEWED, 1),
+        (ATTRIBUTE_RENEWED, 1),
+        (0, 1),
+    ]
+    assert single.session.bury("t", "g", inbox(consumer).ids[2])
+    (letter,) = [parse_header(log.data, at) for log in [log_of(single, "t.g.dead")] for _base, _count, at in log.index]
+    assert letter.attributes == 0
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["queue", "lanes"])
+def test_a_message_that_goes_round_is_tried_as_often_as_its_group_allows(single: World, ordered: bool) -> None:
+    consumer = out(single, b"a", b"b")
+    single.session.set_group_policy("t", "g", GroupPolicy(max_attempts=4, ordered=ordered))
+    assert renew(single, inbox(consumer).ids[-1])
+    single.turn()
+    single.settle(consumer, inbox(consumer).ids[-1])
+    for _ in range(2):
+        single.turn()
+        assert renew(single, inbox(consumer).ids[-1])
+    single.turn()
+    assert inbox(consumer).got == [(b"a", 1), (b"b", 1), (b"a", 2), (b"a", 3), (b"a", 4)]
+    end = log_of(single).end
+    assert renew(single, inbox(consumer).ids[-1])
+    single.turn()
+    assert (len(inbox(consumer).got), log_of(single).end) == (5, end)
+    (letter,) = log_of(single, "t.g.dead").messages()
+    assert {(b"polymq-dead-reason", b"attempts"), (b"polymq-dead-attempts", b"4")} < set(letter.headers)
+
+
+@pytest.mark.parametrize("snapshots", [False, True], ids=["journal", "snapshot"])
+def test_a_restart_does_not_forget_how_often_it_was_tried(single: World, snapshots: bool) -> None:
+    consumer = out(single, b"a")
+    for _ in range(5):
+        assert renew(single, inbox(consumer).ids[-1])
+        single.turn()
+        single.store.sync()
+        single.turn()
+    assert inbox(consumer).got[-1] == (b"a", 6)
+    single.session.give_back(consumer)
+    single.session.unsubscribe(consumer)
+    if snapshots:
+        single.store.journal.wants_snapshot = True
+        single.turn()
+    single.restart()
+    again = single.consume("t", "g", 1)
+    single.turn()
+    # The journal does not say that it was handed out for the sixth time, a snapshot does.
+    attempt = 7 if snapshots else 6
+    assert inbox(again).got == [(b"a", attempt)]
+    assert renew(single, inbox(again).ids[-1])
+    single.turn()
+    assert inbox(again).got[1:] == [(b"a", attempt + 1)]
 
 
 def test_a_rejected_message_becomes_a_dead_letter(single: World) -> None:

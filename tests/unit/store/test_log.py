@@ -8,6 +8,7 @@ from polymq.errors import Refusal, StoreFailed
 from polymq.limits import BATCH_SIZE_BYTES_MAX
 from polymq.store import inspect
 from polymq.store.ticket import TicketState
+from polymq.wire.batch import ATTRIBUTE_RENEWED
 from polymq.wire.records import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, BatchHeader, Message, encode_message, parse_header
 from polymq.wire.slices import MessageBatch
 from tests.unit.store.harness import NSQ, Harness, bodies, read_all
@@ -109,6 +110,23 @@ def test_messages_with_fields_and_producers_are_batches_of_their_own() -> None:
     rows = [row.message for row in inspect.records(harness.files, 1) if row.message is not None]
     assert [row.body for row in rows] == [b"a", b"b", b"c" * 9000, b"d", b"e"]
     assert (rows[1].key, rows[1].time_ns, rows[2].time_ns) == (b"k", 1000, 900)
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_batch_with_attributes_is_one_of_its_own_and_comes_back(power_loss: bool) -> None:
+    harness = Harness()
+    log = harness.open().create_log(1, sync=True)
+    record = encode_message(Message(b"b", key=b"k"))
+    log.append(MessageBatch.of([b"a"]), now_ns=1000, origin=0)
+    log.append_records(record, 1, now_ns=1000, origin=0, attributes=ATTRIBUTE_RENEWED)
+    log.append_run(memoryview(record), 1, now_ns=1000, origin=0)
+    for _ in range(3):
+        harness.turn()
+    assert [(header.count, header.attributes) for header in headers(harness)] == [(1, 0), (1, ATTRIBUTE_RENEWED), (1, 0)]
+    harness.crash(power_loss=power_loss)
+    log = harness.open().open_log(1, sync=True)
+    assert (log.end, log.failed, harness.store.health()) == (3, "", [])
+    assert read_all(harness, log) == [b"a", b"b", b"b"]
 
 
 def test_sizes_are_those_of_the_files() -> None:

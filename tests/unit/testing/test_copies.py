@@ -128,3 +128,19 @@ def test_a_loss_of_power_takes_only_what_was_not_synced(stage: Stage) -> None:
     stage.ledger.stopped()
     stage.copies.power_lost(stage.ledger.power_lost())
     assert [each.serial for each in stage.copies.owed()] == [3]
+
+
+@pytest.mark.parametrize(
+    ("shown", "wrong"),
+    [([(0, 1), (1, 2)], ""), ([(0, 1), (1, 2), (2, 1)], "shown message 1 2 times"), ([(1, 2)], "message 1 is in q, and its readers")],
+    ids=["once", "twice", "never"],
+)
+def test_readers_of_a_queue_are_shown_each_message_once(stage: Stage, shown: list[tuple[int, int]], wrong: str) -> None:
+    stage.ask(1, "q")
+    records = [(offset, body(serial)) for offset, serial in enumerate([1, 2, 1])]
+    seen = [(offset, body(serial)) for offset, serial in shown]
+    if not wrong:
+        stage.copies.check_shown("q", 0, records, seen)
+        return
+    with pytest.raises(PromiseBrokenError, match=wrong):
+        stage.copies.check_shown("q", 0, records, seen)

@@ -9,6 +9,7 @@ from hypothesis import given
 
 from polymq.errors import CorruptRecord, Refusal
 from polymq.wire import records
+from polymq.wire.batch import ATTRIBUTE_PREPARED, ATTRIBUTE_RENEWED, read_shown
 from polymq.wire.records import HEADER_SIZE_BYTES, BatchHeader, Message
 from tests.unit.wire import batches
 
@@ -97,3 +98,17 @@ def test_a_header_without_magic_or_records_is_corrupt() -> None:
         data[at : at + 4] = bytes(4)
         with pytest.raises(CorruptRecord):
             records.read_messages(data, 0, 0, 0, 1, len(data))
+
+
+def test_what_readers_pass_over_is_not_shown() -> None:
+    parts = [
+        batches.batch([Message(b"a"), Message(b"b")]),
+        batches.batch([Message(b"c")], base_offset=2, attributes=ATTRIBUTE_RENEWED),
+        batches.batch([Message(b"d")], base_offset=3, attributes=ATTRIBUTE_PREPARED),
+        batches.batch([Message(b"e")], base_offset=4),
+    ]
+    data = b"".join(parts)
+    found = read_shown(data, 0, 0, 0, 5, len(data))
+    assert [(index, message.body) for index, message in found] == [(0, b"a"), (1, b"b"), (4, b"e")]
+    within = HEADER_SIZE_BYTES + len(records.encode_message(Message(b"a")))
+    assert [(index, message.body) for index, message in read_shown(data, within, 1, 0, 3, len(data))] == [(0, b"b")]

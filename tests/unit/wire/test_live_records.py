@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polymq.wire.batch import ATTRIBUTE_PREPARED, HEADER_SIZE_BYTES, BatchHeader, Message, encode_message, seal
+from polymq.wire.batch import ATTRIBUTE_PREPARED, ATTRIBUTE_RENEWED, HEADER_SIZE_BYTES, BatchHeader, Message, encode_message, seal
 from polymq.wire.live_records import skip_origin
 
 PASSED = 3
@@ -46,7 +46,8 @@ def test_what_is_not_sound_is_not_skipped() -> None:
         damaged = bytearray(view)
         damaged[half + at] = value
         assert skip_origin(bytes(damaged), 0, len(view), PASSED, 9) == (1, half)
-    assert skip_origin(stored((1, [Message(b"a")]), attributes=ATTRIBUTE_PREPARED), 0, half, PASSED, 9) == (1, half)
+    for attributes in (ATTRIBUTE_PREPARED, ATTRIBUTE_RENEWED):
+        assert skip_origin(stored((1, [Message(b"a")]), attributes=attributes), 0, half, PASSED, 9) == (1, half)
 
 
 def test_no_more_than_ten_thousand_batches_are_skipped_at_once() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from polymq.errors import CorruptRecord
 from polymq.wire import records
+from polymq.wire.batch import ATTRIBUTE_PREPARED, ATTRIBUTE_RENEWED
 from polymq.wire.records import Columns, Message
 from tests.unit.wire import batches
 from tests.unit.wire.batches import BASE_TIME_NS
@@ -50,10 +51,11 @@ def test_columns_of_nothing_are_empty() -> None:
     assert (columns.count, list(columns.body_ends), list(columns.header_ends), list(columns.name_ends)) == (0, [0], [0], [0])
 
 
-def test_a_batch_that_is_prepared_is_not_seen() -> None:
+@pytest.mark.parametrize("attributes", [ATTRIBUTE_PREPARED, ATTRIBUTE_RENEWED])
+def test_a_batch_that_all_pass_over_is_not_seen(attributes: int) -> None:
     data = (
         batches.batch([Message(b"a")])
-        + batches.batch([Message(b"b", b"k")], base_offset=1, attributes=1)
+        + batches.batch([Message(b"b", b"k")], base_offset=1, attributes=attributes)
         + batches.batch([Message(b"c")], base_offset=2)
     )
     assert rows(records.columns(data, 0, len(data), 0, 10)) == [

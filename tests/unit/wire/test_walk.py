@@ -63,7 +63,7 @@ def test_plain_batches_are_passed_up_to_where_somebody_wants_to_hear_of_one() ->
         (8, "<I", 87),
         (8, "<I", 1 << 30),
         (12, "<B", 2),
-        (14, "<H", 2),
+        (14, "<H", 4),
         (14, "<H", 1 << 4),
         (16, "<Q", 8),
         (20, "<I", 1),
@@ -90,9 +90,10 @@ def test_any_other_batch_stops_it(at: int, form: str, value: int) -> None:
     assert passed(data)[0] == 0
 
 
-def test_origin_and_being_prepared_do_not_matter() -> None:
+@pytest.mark.parametrize("attributes", range(4))
+def test_origin_and_being_passed_over_do_not_matter(attributes: int) -> None:
     data = bytearray(batches.run(bodies(1)))
-    struct.pack_into("<BH", data, 13, 5, 1)
+    struct.pack_into("<BH", data, 13, 5, attributes)
     assert passed(batches.reseal(data))[0] == len(data)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from polymq import limits
 from polymq.errors import Refusal, RefusalCode
 from polymq.gateways.nats.log_requests import OutOfRange, answer, replayed
-from polymq.wire.records import read_messages
+from polymq.wire.batch import read_shown
 
 if TYPE_CHECKING:
     from polymq.core.interest.targets import Entry
@@ -130,9 +130,8 @@ class Reading(Job):
             if log.failed and not reader.waiting:
                 raise Refusal(RefusalCode.STORE_FAILED, log.failed)
             return [], 0
-        messages = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, piece.count, piece.end)
         found = []
-        for index, message in enumerate(messages):
+        for index, message in read_shown(piece.view, piece.position, piece.batch_left, piece.base_time_ns, piece.count, piece.end):
             place = self._name, self.partition, piece.offset + index
             found.append(replayed(self.to, place, self._codec.whole(self._name, message), message))
         size_bytes = piece.end - piece.position

@@ -112,6 +112,7 @@ class NsqGateway(BaseGateway):
         self._liveness = Liveness(monotonic_ns)
         self._subscription: Subscription | None = None
         self._hold_below = 0
+        self._left_out = session.broker.left_out.of("nsq")
         # Publishes that are to be answered when `_ok_ticket` is durable, behind those to other partitions before them.
         self._ok_ticket: Ticket | None = None
         self._ok_count = 0
@@ -453,7 +454,7 @@ class NsqGateway(BaseGateway):
         """Write message frames straight from the log into the outbox."""
         piece = delivery.slice
         at = outbox.reserve(frames_size_bytes(piece))
-        outbox.advance(encode_messages(outbox.data, at, piece, delivery.attempts))
+        outbox.advance(encode_messages(outbox.data, at, piece, delivery.attempts, self._left_out))
         if self._hold_below:
             subscription = delivery.subscription
             outbox.hold_below = self._hold_below if subscription.leased < subscription.credit else 0

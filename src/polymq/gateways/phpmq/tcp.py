@@ -15,7 +15,7 @@ from polymq.errors import Refusal
 from polymq.gateways.contract import BaseGateway
 from polymq.gateways.effects import Close, Pause, Resume, SendAfter, SendAfterEach, SetTimer, TimerName, Upgrade
 from polymq.gateways.phpmq.refusals import REASONS
-from polymq.phpmq_limits import QUEUES_KNOWN_MAX
+from polymq.phpmq_limits import EVENTS_PER_STEP_MAX, QUEUES_KNOWN_MAX, QUEUES_MADE_PER_TURN_MAX
 from polymq.protocols.phpmq.decode import Decoder
 from polymq.protocols.phpmq.encode import dispatch_head, dispatches_size_bytes, encode_dispatches
 from polymq.protocols.phpmq.events import Consume, ForeignId, Publish, Remove, Requeue, Settle, Violation
@@ -57,8 +57,10 @@ class PhpmqGateway(BaseGateway):
         self._settings = house.settings
         self._make_tls = make_tls
         self._decoder = Decoder(house.settings)
+        self._decoder.events_max = EVENTS_PER_STEP_MAX
         self.need = 1  # the time of a message begins with its first byte
         self._topics: dict[bytes, str] = {}
+        # Until the client has shown which dialect it speaks: by a 001, or by a 005 or 006, which the older one has not.
         self._legacy = house.settings.legacy
         self._closing = False
         self._subscription: Subscription | None = None
@@ -66,6 +68,7 @@ class PhpmqGateway(BaseGateway):
         self._queue = b""
         # What every message of the queue begins with, by dialect: the newer one, the older one.
         self._heads = (b"", b"")
+        self._left_out = session.broker.left_out.of("phpmq")
         # Of the feed that is running: publishes that are not durable yet, and whether something was settled.
         self._tickets: dict[int, Ticket] = {}
         self._settled = False
@@ -76,6 +79,8 @@ class PhpmqGateway(BaseGateway):
         self._watching = False
         # The topic of which too much is being appended anew: nothing is read until it is less.
         self._crowded = ""
+        # What has come makes more queues than a turn has time for: the rest is read in the next one.
+        self._waits_for_turn = False
         session.describe(
             PeerView(
                 protocol="phpmq",
@@ -95,13 +100,21 @@ class PhpmqGateway(BaseGateway):
             effects.append(Upgrade(self._make_tls()))
 
     def feed(self, view: memoryview, effects: list[Effect]) -> int:
-        """Carry out every message that has come whole."""
-        decoder = self._decoder
-        events, consumed = decoder.feed(view)
+        """Carry out every message that has come whole, unless they make so many queues that others are to have their turn first."""
+        decoder, catalogue = self._decoder, self._session.broker.catalogue
+        made_before, consumed = catalogue.next_group_id, 0
         try:
-            for event in events:
-                self._handlers[type(event)](self, event, effects)
-                if self._closing:
+            while True:
+                events, count = decoder.feed(view[consumed:] if consumed else view)
+                consumed += count
+                for event in events:
+                    self._handlers[type(event)](self, event, effects)
+                    if self._closing:
+                        break
+                if self._closing or decoder.need or consumed == len(view) or self._crowded:
+                    break
+                if catalogue.next_group_id - made_before >= QUEUES_MADE_PER_TURN_MAX:
+                    self._waits_for_turn = True
                     break
         except Refusal as refusal:
             self._close(REASONS[refusal.code], refusal.text, effects)
@@ -113,11 +126,14 @@ class PhpmqGateway(BaseGateway):
         # Not more than twice what is there: room is made for it at once, and an announcement costs the client nothing.
         # Nor more than one byte before anything of a message is there: its time begins with the first.
         left = len(view) - consumed
-        self.need = min(decoder.need, max(_NEED_SIZE_BYTES_FIRST, 2 * left)) if left else 1
+        self.need = min(decoder.need or 1, max(_NEED_SIZE_BYTES_FIRST, 2 * left)) if left else 1
         self._watch(consumed > 0, effects)
         if self._crowded:
             effects.append(Pause())
             effects.append(SetTimer(TimerName.RETRY, self._house.clock.monotonic_ns() + _CROWDED_NS))
+        elif self._waits_for_turn:
+            effects.append(Pause())
+            self.ring()
         return consumed
 
     def _promise(self, effects: list[Effect]) -> None:
@@ -178,12 +194,14 @@ class PhpmqGateway(BaseGateway):
                 subscription.listener.owe(session.journaled())
 
     def _requeue(self, event: Requeue, effects: list[Effect]) -> None:
+        self._legacy = False
         topic = self._topic(event.queue, effects)
         if topic is not None:
             self._session.renew(topic, self._settings.group, event.id, lifetime_ns=event.ttl_s * _NS_PER_S)
             self._see_whether_crowded(topic)
 
     def _remove(self, event: Remove, effects: list[Effect]) -> None:
+        self._legacy = False
         topic = self._topic(event.queue, effects)
         if topic is None:
             return
@@ -198,6 +216,7 @@ class PhpmqGateway(BaseGateway):
             self._crowded = topic
 
     def _foreign_id(self, event: ForeignId, effects: list[Effect]) -> None:
+        self._legacy = False
         self._house.foreign_ids += 1
         self._topic(event.queue, effects)
 
@@ -232,8 +251,8 @@ class PhpmqGateway(BaseGateway):
         piece, legacy = delivery.slice, self._legacy
         head = self._heads[legacy]
         at = outbox.reserve(dispatches_size_bytes(piece, head))
-        now_ns = self._house.clock.wall_ns()
-        outbox.advance(encode_dispatches(outbox.data, at, piece, head, legacy=legacy, now_ns=now_ns, salt=self._settings.salt))
+        now_ns, salt = self._house.clock.wall_ns(), self._settings.salt
+        outbox.advance(encode_dispatches(outbox.data, at, piece, head, legacy=legacy, now_ns=now_ns, salt=salt, left_out=self._left_out))
 
     def owe(self, ticket: Ticket) -> None:
         """Somebody else has settled what is out here: what goes out in its place waits for the journal."""
@@ -245,6 +264,9 @@ class PhpmqGateway(BaseGateway):
         if self._owed is not None:
             effects.append(SendAfter(self._owed, b"", _say_nothing, publishes=False))
             self._owed = None
+        if self._waits_for_turn:
+            self._waits_for_turn = False
+            effects.append(Resume())
         super().woken(effects)
 
     def full(self, effects: list[Effect]) -> None:

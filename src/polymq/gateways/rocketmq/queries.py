@@ -26,7 +26,7 @@ from polymq.rocketmq_limits import (
     QUERY_PIECE_SIZE_BYTES,
     QUERY_SIZE_BYTES_MAX,
 )
-from polymq.wire.records import read_messages
+from polymq.wire.batch import read_messages, read_shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,7 +230,7 @@ class _Query:
             # Whether the key is there at all is found in a fraction of the time that reading messages takes.
             if self._raw_key not in bytes(view):
                 return
-        for index, message in enumerate(_messages(piece)):
+        for index, message in read_shown(piece.view, piece.position, piece.batch_left, piece.base_time_ns, piece.count, piece.end):
             offset = piece.offset + index
             if offset >= scan.end or message.time_ns > scan.end_ns:
                 return

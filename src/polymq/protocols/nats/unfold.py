@@ -19,7 +19,7 @@ from polymq.errors import CorruptRecord
 from polymq.limits import MESSAGE_SIZE_BYTES_MAX
 from polymq.protocols.nats.stored import ORIGIN_NATS
 from polymq.wire import live
-from polymq.wire.batch import HEADER_SIZE_BYTES, MAGIC, RECORD_OVERHEAD_BYTES
+from polymq.wire.batch import ATTRIBUTES_PASSED_OVER, HEADER_SIZE_BYTES, MAGIC, RECORD_OVERHEAD_BYTES
 
 if not cython.compiled:
     from polymq.wire.inline import copy, equal_bytes, load_i64, load_u32, sized_end, store_u32
@@ -47,6 +47,7 @@ _C_OVERHEAD = cython.declare(cython.Py_ssize_t, 8)
 _C_MAGIC = cython.declare(cython.uint, 0x514D5950)
 _C_ORIGIN = cython.declare(cython.uchar, 3)
 _PASSED = cython.declare(cython.int, 3)
+_PASSED_OVER = cython.declare(cython.uint, 0x03)
 _TIME = cython.declare(cython.uint, 0x01)
 _EXPIRY = cython.declare(cython.uint, 0x02)
 _KEY = cython.declare(cython.uint, 0x04)
@@ -75,6 +76,7 @@ _SUBJECT_SIZE_MAX = cython.declare(cython.Py_ssize_t, 255)
 _PAYLOAD_SIZE_MAX = cython.declare(cython.Py_ssize_t, MESSAGE_SIZE_BYTES_MAX)
 
 assert (HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, MAGIC, ORIGIN_NATS) == (_C_HEADER_SIZE, _C_OVERHEAD, _C_MAGIC, _C_ORIGIN)
+assert ATTRIBUTES_PASSED_OVER == _PASSED_OVER
 assert int.from_bytes(KEY_NAME, "little") == _KEY_WORD
 assert len(REPLY_NAME) == _REPLY_NAME_SIZE
 
@@ -91,8 +93,8 @@ def unfold(
 ) -> tuple[int, int, int, list[tuple[int, int, int]]]:
     """Make rows of a slice's records, and write their payloads behind the name that `target` begins with.
 
-    `origin` is that of the batch in the midst of which the slice begins. Records of NATS's own batches, and of those that are not
-    visible, get no row.
+    `origin` is that of the batch in the midst of which the slice begins. Records of NATS's own batches, and of those that
+    all pass over, get no row.
     Gives the number of rows, where the payloads end in `target`, the origin of the last batch, and for each record that is left to
     the caller (row, where the record lies, the time of its batch): its row has no payload yet. Rows are marked KEPT.
     Limits: `target` has `unfolded_room` behind the name, `rows` is large enough for the slice (both asserted).
@@ -119,7 +121,7 @@ def unfold(
         if batch_left == 0:
             if end - position < _C_HEADER_SIZE or load_u32(view, position + 4) != _C_MAGIC or load_u32(view, position + 28) == 0:
                 raise CorruptRecord("record batch", position=position, expected="a batch header", found="something else")
-            origin = _PASSED if view[position + 14] & 1 else view[position + 13]
+            origin = _PASSED if view[position + 14] & _PASSED_OVER else view[position + 13]
             batch_left = load_u32(view, position + 28)
             base_time_ns = load_i64(view, position + 40)
             position += _C_HEADER_SIZE

@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Final
 import cython
 
 from polymq.limits import ATTEMPTS_MAX, OFFSET_BITS
+from polymq.wire.left_out import left_out as counts
 
 if not cython.compiled:
+    from polymq.wire.field_counts import count_fields
     from polymq.wire.inline import copy, load_i64, load_u32, store_i64_be, store_u32_be
 
 if TYPE_CHECKING:
+    from array import array
+
     from polymq.wire.slices import Slice
 
 __all__ = [
@@ -38,12 +42,14 @@ _RESPONSE: Final = 0
 _ERROR: Final = 1
 _MESSAGE_FRAME_OVERHEAD: Final = 34  # size, type, timestamp, attempts, id
 _RECORD_OVERHEAD: Final = 8
+_NOT_COUNTED: Final = counts()
 
 # Of the batch layout in docs/INTERNALS.md; integers of C, because the loop below uses them.
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 80)
 _HEADER_COUNT_AT = cython.declare(cython.Py_ssize_t, 28)
 _HEADER_BASE_TIME_AT = cython.declare(cython.Py_ssize_t, 40)
 _HAS_TIME_DELTA = cython.declare(cython.uint, 0x0100_0000)
+_HAS_KEY_OR_HEADERS = cython.declare(cython.uint, 0x0C00_0000)
 
 
 def _frame(kind: int, data: bytes) -> bytes:
@@ -77,7 +83,7 @@ def frames_size_bytes(messages: Slice) -> int:
     return messages.end - messages.position + messages.count * (_MESSAGE_FRAME_OVERHEAD - _RECORD_OVERHEAD)
 
 
-def encode_messages(target: bytearray, at: int, messages: Slice, attempts: int) -> int:
+def encode_messages(target: bytearray, at: int, messages: Slice, attempts: int, left_out: array[int] | None = None) -> int:
     """Write each record of the slice as a message frame into `target` from `at` on; return where the frames end.
 
      0          4          8              16         18               34         n
@@ -86,6 +92,7 @@ def encode_messages(target: bytearray, at: int, messages: Slice, attempts: int) 
     | u32 be   | u32 be   | i64 be, ns   | u16 be   | 16 hex digits  |          |
     +----------+----------+--------------+----------+----------------+----------+
 
+    NSQ has neither keys nor headers: those that are left out are counted in `left_out` (`wire/left_out.py`).
     Limits:  `frames_size_bytes(messages)` bytes of room from `at` on; attempts above 65,535 are written as that.
     Cost:    one copy of the bodies; O(messages).
     Source:  nsq.io, "TCP protocol spec", Data Format; NSQ 1.3.0, nsqd/message.go.
@@ -103,6 +110,7 @@ def encode_messages(target: bytearray, at: int, messages: Slice, attempts: int) 
         messages.base_time_ns,
         first_id,
         min(attempts, ATTEMPTS_MAX),
+        _NOT_COUNTED if left_out is None else left_out,
     )
 
 
@@ -117,6 +125,7 @@ def _write_frames(
     base_time_ns: cython.longlong,
     message_id: cython.longlong,
     attempts: cython.int,
+    left_out: array[int],
 ) -> cython.Py_ssize_t:
     word: cython.uint
     body_at: cython.Py_ssize_t
@@ -138,6 +147,8 @@ def _write_frames(
         time_ns = base_time_ns
         if word & _HAS_TIME_DELTA:
             time_ns += load_i64(source, position + 8)
+        if word & _HAS_KEY_OR_HEADERS:
+            count_fields(source, position, left_out)
         store_u32_be(target, at, 30 + body_size)
         store_u32_be(target, at + 4, 2)
         store_i64_be(target, at + 8, time_ns)

@@ -63,6 +63,8 @@ _COUNT = cython.declare(cython.int, 4)
 _TTL = cython.declare(cython.int, 5)
 _COUNTS = cython.declare(cython.int, 5)
 
+# Events of a feed, unless somebody says how many.
+_NEVER_TOO_MANY = cython.declare(cython.Py_ssize_t, 1 << 30)
 # Entries of the arrays: at first, and what is kept between feeds. A read of 256 KiB has at most 2,500 messages.
 _CAPACITY_FIRST = cython.declare(cython.Py_ssize_t, 64)
 _CAPACITY_KEPT_MAX = cython.declare(cython.Py_ssize_t, 4 * 1024)
@@ -86,9 +88,10 @@ class Decoder:
     """The server's ear on one connection.
 
     Feed it, then obey `need`: the bytes that must be there at the start of the next view before another feed can get any
-    further. After a `Violation` all input is swallowed. `partial` says whether a message has begun that is not all there.
+    further; 0 if it has stopped behind `events_max` events, or one more. After a `Violation` all input is swallowed. `partial` says whether a message has begun that is not all there.
     """
 
+    events_max = cython.declare(cython.Py_ssize_t, visibility="public")
     _salt: cython.ulonglong
     _content_size_max: cython.longlong
     _ttl_max: cython.longlong
@@ -124,6 +127,7 @@ class Decoder:
     _used: cython.Py_ssize_t
 
     def __init__(self, settings: PhpmqSettings) -> None:
+        self.events_max = _NEVER_TOO_MANY
         self._salt = settings.salt
         self._content_size_max = settings.content_size_bytes_max
         self._ttl_max = settings.ttl_s_max
@@ -170,13 +174,18 @@ class Decoder:
         self._used = 0
         if self._capacity > _CAPACITY_KEPT_MAX:
             self._allocate(_CAPACITY_FIRST)
+        stopped: cython.bint = False
         while not self._ended:
+            if len(events) >= self.events_max:
+                stopped = True
+                self._need = 0
+                break
             size = self._look(data, at, end)
             if size == 0 or not self._take(data):
                 break
             at += size
         self._end_run()
-        self._partial = not self._ended and at < end
+        self._partial = not self._ended and not stopped and at < end
         if self._ended:
             self._need = 1
             at = end

@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, Final
 import cython
 
 from polymq.limits import OFFSET_BITS
+from polymq.wire.left_out import left_out as counts
 
 if not cython.compiled:
     from polymq.protocols.phpmq.ids import write_id
+    from polymq.wire.field_counts import count_fields
     from polymq.wire.inline import copy, load_i64, load_u32
 
 if TYPE_CHECKING:
+    from array import array
+
     from polymq.wire.slices import Slice
 
 __all__ = ["dispatch_head", "dispatches_size_bytes", "encode_dispatches"]
 
 _HEAD_SIZE: Final = 32
+_NOT_COUNTED: Final = counts()
 _ID_SIZE: Final = 32
 # Digits of the seconds that 63 bits of nanoseconds are at most.
 _TTL_SIZE_MAX: Final = 10
@@ -33,6 +38,7 @@ _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 80)
 _HEADER_COUNT_AT = cython.declare(cython.Py_ssize_t, 28)
 _HAS_TIME_DELTA = cython.declare(cython.uint, 0x0100_0000)
 _HAS_EXPIRY = cython.declare(cython.uint, 0x0200_0000)
+_HAS_KEY_OR_HEADERS = cython.declare(cython.uint, 0x0C00_0000)
 _NS_PER_S = cython.declare(cython.longlong, 1_000_000_000)
 
 
@@ -46,11 +52,14 @@ def dispatches_size_bytes(messages: Slice, head: bytes) -> int:
     return messages.end - messages.position + messages.count * (len(head) + _OVERHEAD)
 
 
-def encode_dispatches(target: bytearray, at: int, messages: Slice, head: bytes, *, legacy: bool, now_ns: int, salt: int) -> int:
+def encode_dispatches(
+    target: bytearray, at: int, messages: Slice, head: bytes, *, legacy: bool, now_ns: int, salt: int, left_out: array[int] | None = None
+) -> int:
     """Write each record of the slice as a message of type 003 into `target` from `at` on; return where they end.
 
     `head` is what `dispatch_head` gives for the queue and the dialect. A TTL is what is left of it, rounded up to seconds;
-    0 for a message that has none; 1 for one that is over at this very moment.
+    0 for a message that has none; 1 for one that is over at this very moment. PHPMQ has neither keys nor headers: those that
+    are left out are counted in `left_out` (`wire/left_out.py`).
     Limits:  `dispatches_size_bytes(messages, head)` bytes of room from `at` on.
     Cost:    one copy of the bodies; O(messages).
     """
@@ -58,7 +67,18 @@ def encode_dispatches(target: bytearray, at: int, messages: Slice, head: bytes, 
     assert len(target) - at >= dispatches_size_bytes(messages, head)
     first_id = messages.partition << OFFSET_BITS | messages.offset
     return _write(
-        target, at, messages.view, messages.position, messages.count, messages.batch_left, first_id, head, not legacy, now_ns, salt
+        target,
+        at,
+        messages.view,
+        messages.position,
+        messages.count,
+        messages.batch_left,
+        first_id,
+        head,
+        not legacy,
+        now_ns,
+        salt,
+        _NOT_COUNTED if left_out is None else left_out,
     )
 
 
@@ -75,6 +95,7 @@ def _write(
     with_ttl: cython.bint,
     now_ns: cython.longlong,
     salt: cython.ulonglong,
+    left_out: array[int],
 ) -> cython.Py_ssize_t:
     word: cython.uint
     body_at: cython.Py_ssize_t
@@ -97,6 +118,8 @@ def _write(
         at += 32
         if with_ttl:
             at = _ttl(target, at, _seconds_left(source, position, word, now_ns))
+        if word & _HAS_KEY_OR_HEADERS:
+            count_fields(source, position, left_out)
         position += record_size
         message_id += 1
         batch_left -= 1

@@ -31,7 +31,7 @@ from polymq.protocols.rocketmq.messages import (
     read_extra,
 )
 from polymq.rocketmq_limits import PHYSICAL_OFFSET_BITS, PROPERTIES_SIZE_BYTES_MAX, RECORD_SIZE_BYTES_MAX
-from polymq.wire.batch import HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, Message, encode_message
+from polymq.wire.batch import ATTRIBUTES_PASSED_OVER, HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, Message, encode_message
 from polymq.wire.batch import MAGIC as BATCH_MAGIC
 from polymq.wire.left_out import EXPIRED, HEADER, KEY, LARGE
 from polymq.wire.left_out import left_out as counts
@@ -70,6 +70,7 @@ _EXPIRY = cython.declare(cython.uint, 0x02)
 _KEY = cython.declare(cython.uint, 0x04)
 _HEADERS = cython.declare(cython.uint, 0x08)
 _EXTRAS = cython.declare(cython.uint, 0x10)
+_PASSED_OVER = cython.declare(cython.uint, 0x03)
 _C_ORIGIN = cython.declare(cython.uchar, 2)
 
 _C_MAGIC = cython.declare(cython.uint, 0xDAA320A7)
@@ -90,6 +91,7 @@ _TOO_LARGE = cython.declare(cython.Py_ssize_t, LARGE)
 _OVER = cython.declare(cython.Py_ssize_t, EXPIRED)
 
 assert (HEADER_SIZE_BYTES, RECORD_OVERHEAD_BYTES, BATCH_MAGIC) == (_C_HEADER_SIZE, _C_OVERHEAD, _C_BATCH_MAGIC)
+assert ATTRIBUTES_PASSED_OVER == _PASSED_OVER
 assert (ORIGIN_ROCKETMQ, messages.MAGIC) == (_C_ORIGIN, _C_MAGIC)
 
 
@@ -168,7 +170,7 @@ def encode_stored(
 
     Gives where they end, how many there are, the offset to go on from, and how many records have been looked at. Stops behind
     `count_max` messages and before one that would make more than `size_max` bytes, though not before the first one. What is
-    not visible (prepared), larger than RECORD_SIZE_BYTES_MAX, or over at `now_ns` (0: nothing is) is passed over. What RocketMQ cannot
+    in a batch that all pass over, larger than RECORD_SIZE_BYTES_MAX, or over at `now_ns` (0: nothing is) is passed over. What RocketMQ cannot
     say of other protocols' messages is left out (`generic.foreign_properties` has the rule), and counted in `left_out` (`wire/left_out.py`).
 
     Limits:  `stored_room(…)` bytes of room from `at` on (asserted of each message).
@@ -258,7 +260,7 @@ class _Writer:
             if left == 0:
                 left = _batch_count(view, position, end)
                 time_ns = load_i64(view, position + 40)
-                visible = not view[position + 14] & 1
+                visible = not view[position + 14] & _PASSED_OVER
                 position += _C_HEADER_SIZE
             size = _record_size(view, position, end)
             if visible:

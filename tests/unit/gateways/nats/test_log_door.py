@@ -475,3 +475,18 @@ def test_other_servers_clients_may_ask_if_they_are_let(both: bool) -> None:
     world.core.publish("$POLYMQ.LOG.FOLLOW.t", b'{"to":"in.box","offset":0}')
     world.turn()
     assert [each.subject for each in messages_in(talk.hear())] == [b"$POLYMQ.LOG.FOLLOW.t"]
+
+
+def test_what_was_put_back_by_others_is_heard_and_read_once(world: BridgeWorld, talk: Talk) -> None:
+    """A copy that PHPMQ's 005 has made for its group."""
+    ears = world.listening(b"t")
+    world.core.publish("t", b"a")
+    world.turn()
+    world.core.renew("t", Message(b"a"))
+    world.turn()
+    world.core.publish("t", b"b")
+    world.turn()
+    assert [heard.body for heard in messages_in(ears.hear())] == [b"a", b"b"]
+    *found, end = world.ask(talk, b"READ.t")
+    assert offsets(found) == [0, 2]
+    assert end.fields == {"next": 3, "readable": 3}

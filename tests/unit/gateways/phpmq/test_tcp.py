@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,12 +16,14 @@ from polymq.gateways.effects import Effect, Pause, Resume, SendAfter, SendAfterE
 from polymq.gateways.phpmq.refusals import REASONS
 from polymq.gateways.phpmq.tcp import PhpmqGateway
 from polymq.limits import COMPLAINTS_PER_MINUTE_MAX
-from polymq.phpmq_limits import QUEUES_KNOWN_MAX
+from polymq.phpmq_limits import EVENTS_PER_STEP_MAX, QUEUES_KNOWN_MAX, QUEUES_MADE_PER_TURN_MAX
 from polymq.protocols.phpmq import frames
 from tests.unit.core.conftest import SECOND_NS, World
 from tests.unit.gateways.phpmq.clients import PEER, Client, closed, house_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polymq.protocols.phpmq.frames import WireMessage
 
 
@@ -349,6 +352,57 @@ def test_a_connection_knows_so_many_queues(single: World) -> None:
     for index in range(QUEUES_KNOWN_MAX + 2):
         client.send(frames.acknowledge(f"q{index}", [b"x"]))
     assert len(client.gateway._topics) == 2
+
+
+@pytest.mark.parametrize("word", [lambda name: frames.send(name, b"x"), lambda name: frames.consume(name, 1)], ids=["send", "consume"])
+def test_who_makes_many_queues_makes_some_in_each_turn(single: World, word: Callable[[str], bytes]) -> None:
+    client = Client(single)
+    names = [f"q{index:03}" for index in range(200)]
+    made = [0]
+    effects = client.send(b"".join(map(word, names)) + frames.send("q000", b"last") + frames.send("cut off", b"x")[:-1])
+    while True:
+        made.append(len(single.session.topic_names()))
+        if not any(isinstance(effect, Pause) for effect in effects):
+            break
+        assert client.rung
+        client.rung = False
+        # What is not read yet has no time that runs out.
+        assert not any(isinstance(effect, SetTimer) for effect in effects)
+        effects = []
+        client.gateway.woken(effects)
+        assert [type(effect) for effect in effects] == [Resume]
+        effects = client.send(b"")
+    assert [type(effect) for effect in effects if isinstance(effect, SetTimer)] == [SetTimer]
+    assert client.rest == frames.send("cut off", b"x")[:-1]
+    assert single.session.topic_names() == names
+    most = QUEUES_MADE_PER_TURN_MAX + EVENTS_PER_STEP_MAX
+    assert all(0 < after - before <= most for before, after in pairwise(made)), made
+    consumer = Client(single)
+    consumer.send(frames.consume("q000", 9))
+    assert contents(consumer.turn(client))[-1] == b"last"
+
+
+def test_many_events_for_queues_that_are_there_are_one_turn(single: World) -> None:
+    client = Client(single)
+    client.send(frames.send("a", b"") + frames.send("b", b""))
+    effects = client.send(b"".join(frames.send("ab"[index % 2], b"%d" % index) for index in range(500)) + frames.consume("b", 1000))
+    assert (client.rest, client.rung, [effect for effect in effects if isinstance(effect, Pause)]) == (b"", False, [])
+    assert contents(client.turn()) == [b"", *(b"%d" % index for index in range(1, 500, 2))]
+
+
+@pytest.mark.parametrize("word", [frames.requeue, frames.dead_letter])
+@pytest.mark.parametrize("raw_id", ["own", b"0" * 32], ids=["own", "foreign"])
+def test_who_says_what_the_older_dialect_has_not_speaks_the_newer_one(
+    single: World, word: Callable[[str, bytes], bytes], raw_id: bytes | str
+) -> None:
+    client = Client(single, house_of(single, legacy=True))
+    Client(single).send(frames.send("q", b"1") + frames.send("q", b"2"))
+    client.send(frames.consume("q", 1))
+    (first,) = client.turn()
+    assert first.ttl_s is None
+    client.send(word("q", first.id if isinstance(raw_id, str) else raw_id) + frames.acknowledge("q", [first.id]))
+    (second,) = client.turn()
+    assert (second.content, second.ttl_s) == (b"2", 0)
 
 
 def test_the_log_does_not_grow_with_what_strangers_send(single: World, caplog: pytest.LogCaptureFixture) -> None:

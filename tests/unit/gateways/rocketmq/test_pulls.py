@@ -394,3 +394,17 @@ def test_a_pull_that_commits_says_what(talk: Talk) -> None:
     assert bodies(talk.ask(RequestCode.PULL_MESSAGE, said | {"sysFlag": 0})) == [b"x"]
     answer = talk.ask(RequestCode.PULL_MESSAGE, said | {"sysFlag": 1})
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "the custom field <commitOffset> is null")
+
+
+def test_what_was_put_back_by_others_comes_once(world: World, talk: Talk) -> None:
+    """A copy that PHPMQ's 005 has made for its group: offsets go on behind it, as behind what a filter leaves out."""
+    talk.put("T", b"a")
+    world.core.renew("T", Message(b"a"))
+    talk.put("T", b"b")
+    world.core.renew("T", Message(b"b"))
+    answer = talk.pull("T", 0)
+    assert bodies(answer) == [b"a", b"b"]
+    assert [message.queue_offset for message in messages(answer)] == [0, 2]
+    answer = talk.pull("T", 3, flags=0)
+    assert answer is not None
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "4")

@@ -175,3 +175,10 @@ def test_whoever_may_not_read_is_told(world: World, talk: Talk) -> None:
     other = world.connect()
     assert other.ask(RequestCode.QUERY_MESSAGE, ask("k")).code == ResponseCode.NO_PERMISSION
     assert other.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": found[2]}).code == ResponseCode.NO_PERMISSION
+
+
+def test_what_was_put_back_by_others_is_found_once(world: World, talk: Talk) -> None:
+    world.core.session.publish_messages("T", [Message(b"x", key=b"k")], origin=3)
+    world.turn()
+    world.core.renew("T", Message(b"x", key=b"k"))
+    assert bodies(talk.ask(RequestCode.QUERY_MESSAGE, ask("k"))) == [b"x"]

@@ -11,7 +11,7 @@ from polymq.gateways.nats.records import NatsCodec
 from polymq.limits import MESSAGE_SIZE_BYTES_MAX
 from polymq.protocols.nats.stored import ORIGIN_NATS
 from polymq.protocols.nats.unfold import KEY_NAME, REPLY_NAME, unfold, unfolded_room
-from polymq.wire.batch import ATTRIBUTE_PREPARED, HEADER_SIZE_BYTES, BatchHeader, Message, encode_message, seal
+from polymq.wire.batch import ATTRIBUTE_PREPARED, ATTRIBUTE_RENEWED, HEADER_SIZE_BYTES, BatchHeader, Message, encode_message, seal
 from polymq.wire.live import COLUMNS, KEPT, LiveBatch, LiveMessage
 from polymq.wire.slices import Slice
 
@@ -139,8 +139,8 @@ def test_it_fits_and_says_what_the_slow_way_says(messages: list[Message]) -> Non
 
 
 def test_what_is_not_visible_is_passed_over() -> None:
-    view = stored((1, [Message(b"a")]), attributes=ATTRIBUTE_PREPARED)
-    assert unfolded(view, 1)[0] == []
+    for attributes in (ATTRIBUTE_PREPARED, ATTRIBUTE_RENEWED):
+        assert unfolded(stored((1, [Message(b"a")]), attributes=attributes), 1)[0] == []
 
 
 @given(st.data())

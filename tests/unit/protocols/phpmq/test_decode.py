@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,6 +32,9 @@ from tests.unit.protocols.phpmq.streams import (
     run,
     send,
 )
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 plain = streams.interpreted("polymq.protocols.phpmq.decode")
 SMALL = PhpmqSettings(salt=SALT, content_size_bytes_max=40, ttl_s_max=1000)
@@ -78,6 +83,27 @@ def test_long_runs_keep_what_came_before_the_arrays_grew() -> None:
     assert found[:5000] == [("send", b"q", b"%d" % index, index % 3, False) for index in range(5000)]
     assert found[5000:] == [("settle", b"q", index) for index in range(5000)]
     assert run(stream, module=plain) == found
+
+
+@pytest.mark.parametrize("module", [decode, plain])
+def test_it_stops_behind_so_many_events(module: ModuleType) -> None:
+    stream = b"".join(send(b"q%d" % (index // 2), b"%d" % index) for index in range(20)) + b"H01"
+    decoder = module.Decoder(SETTINGS)
+    decoder.events_max = 3
+    found, at, counts = [], 0, []
+    while True:
+        events, consumed = decoder.feed(memoryview(stream)[at:])
+        found += [(event.queue, event.batch.bodies()) for event in events]
+        at += consumed
+        counts.append(len(events))
+        if decoder.need:
+            break
+        assert not decoder.partial
+    assert at == len(stream) - 3
+    assert (decoder.need, decoder.partial) == (8, True)
+    assert b"".join(body for _, bodies in found for body in bodies) == b"".join(b"%d" % index for index in range(20))
+    assert [queue for queue, _ in found] == sorted(queue for queue, _ in found)
+    assert max(counts) == 4
 
 
 def test_packets_come_in_any_order() -> None:

@@ -172,9 +172,10 @@ def test_it_stops_where_it_is_to(module: ModuleType) -> None:
 
 
 @both
-def test_what_is_not_visible_is_passed_over(module: ModuleType) -> None:
+@pytest.mark.parametrize("attributes", [1, 2])
+def test_what_is_not_visible_is_passed_over(module: ModuleType, attributes: int) -> None:
     record = records.encode_message(native("A"))
-    data = batch_of(record, 1) + batch_of(record * 2, 2, attributes=1) + batch_of(record, 1)
+    data = batch_of(record, 1) + batch_of(record * 2, 2, attributes=attributes) + batch_of(record, 1)
     found, offset, scanned = read(slice_of(data, 4), module=module)
     assert [message.queue_offset for message in found] == [100, 103]
     assert (offset, scanned) == (104, 4)

@@ -12,6 +12,7 @@ from polymq.errors import DeadlineExceeded, Refusal
 from polymq.spark.log import reading
 from polymq.spark.log.offsets import DataLoss, Place, Range
 from polymq.spark.log.options import Options
+from polymq.wire.batch import ATTRIBUTE_RENEWED
 from polymq.wire.records import Message
 from tests.unit.clients.fake_log import FakeLog
 
@@ -173,3 +174,11 @@ def test_a_refusal_that_is_not_about_the_topic_is_no_loss(log: FakeLog, monkeypa
 def test_one_client_serves_all_tasks_of_a_worker() -> None:
     options = Options.parse({"server": "127.0.0.1:1", "subscribe": "a"}, streaming=True)
     assert reading.client_of(options) is reading.client_of(options)
+
+
+def test_what_readers_pass_over_gives_no_row(log: FakeLog) -> None:
+    for number in range(3):
+        log.topics["orders"][0].append([Message(b"%d" % number)], attributes=ATTRIBUTE_RENEWED)
+    assert read(log, Range(FIRST, 30, 33, 1, 1)) == []
+    append(log, 10)
+    assert read(log, Range(FIRST, 29, 34, 1, 1)) == rows(range(29, 30), range(33, 34))
