@@ -287,6 +287,11 @@ class NatsSettings:
         DurationKind(0, DURATION_MAX_NS),
         "messages of captured subjects stay this long where no channel consumes the topic; 0: as long as the disk has room, then no more are stored",
     )
+    work_groups: tuple[str, ...] = setting(
+        (),
+        TextsKind(),
+        "queue groups that are work groups of the topic that their subject names: members share its work with an NSQ channel and a PHPMQ queue of the same name",
+    )
     log_requests: str = setting(
         "clients",
         ChoiceKind(("off", "clients", "both")),

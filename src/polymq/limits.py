@@ -94,6 +94,7 @@ __all__ = [
     "NATS_EVENTS_PER_FEED_MAX",
     "NATS_IMPORT_NAMES_MAX",
     "NATS_JETSTREAM_REQUESTS_MAX",
+    "NATS_MEMBERSHIPS_MAX",
     "NATS_NS_PER_TURN_MAX",
     "NATS_QUESTIONS_SIZE_BYTES_MAX",
     "NATS_RECONSIDERED_PER_CLIENT",
@@ -105,6 +106,7 @@ __all__ = [
     "NATS_STALL_NS_MAX",
     "NATS_STALL_PENDING_PART",
     "NATS_STALL_SIZE_BYTES",
+    "NATS_UNREAD_MESSAGES_MAX",
     "OFFSET_BITS",
     "OFFSET_MAX",
     "OUTBOX_SIZE_BYTES_HIGH",
@@ -386,6 +388,10 @@ NATS_QUESTIONS_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 # Questions of clients to JetStream on other servers that were not answered: 6 MB, and no more than 14 with
 # NATS_QUESTIONS_SIZE_BYTES_MAX. A server with JetStream drops its own from 10,000 on.
 NATS_JETSTREAM_REQUESTS_MAX: Final = 16 * 1024
+# Work groups that one NATS client is a member of, and what each of them may give it that it has not read: what comes later goes to others of the
+# group. Messages are objects there: some milliseconds for all of one member's.
+NATS_MEMBERSHIPS_MAX: Final = 1024
+NATS_UNREAD_MESSAGES_MAX: Final = 256
 # Requests to read the log by live messages that are under way, at about 2 kB each and up to 256 KiB for those that read the disk.
 LOG_REQUESTS_MAX: Final = 1024
 # Of those, for one connection: nobody takes all of them.

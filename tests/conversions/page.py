@@ -367,6 +367,34 @@ _TOPICS: Final = (
 )
 
 
+# `tests/unit/server/test_spelling.py` has a test for each of these cells.
+_NAMING: Final = [
+    [
+        "NSQ",
+        "those of letters and digits of ASCII and `.`, `_`, `-`, with or without `#ephemeral` at the end, of 64 bytes at most with that",
+        "the topic's own",
+    ],
+    [
+        "NATS",
+        "all without blanks and other characters up to U+0020, and without tokens (what stands between dots) that are empty, `*` or `>`",
+        "the topic's own",
+    ],
+    [
+        "RocketMQ",
+        "those of ASCII whose name there has 127 bytes at most, and begins with `%RETRY%` or `%DLQ%` only if they do (`%DLQ.a` does not)",
+        (
+            "letters, digits, `%`, `\\|`, `_` and `-` are themselves, all others `%` and two hexadecimal digits (`.` is `%2E`); a `%` that would be read as the beginning of one is `%25`; "
+            "`%RETRY%` and `%DLQ%` at the beginning are themselves"
+        ),
+    ],
+    [
+        "PHPMQ",
+        "all without control characters, but those with an escape that no queue needs",
+        "the topic's own; `%` and two hexadecimal digits stand for a control character, or for a byte that is no UTF-8, or, as `%25`, for a `%` that would be read as such",
+    ],
+]
+
+
 def _names() -> Iterator[str]:
     rows = []
     for topic in _TOPICS:
@@ -379,12 +407,13 @@ def _names() -> Iterator[str]:
     yield (
         "## Names of topics\n\n"
         "A topic has one name in the log, of 1 to 255 bytes of UTF-8. Each protocol spells it by its own rules, so that every name of a protocol stands for one topic and every topic "
-        "has at most one name in a protocol; – means that it has none there, and its clients do not see it. RocketMQ spells what its names cannot have as `%XX`, PHPMQ what no name "
-        "of the log can have: control characters, and bytes that are no UTF-8. NSQ and NATS have no escapes: which names they can say is up to them. "
-        "Wildcards are NATS's alone: as part of a topic's name `*` and `>` are no tokens of their own.\n\n"
+        "has at most one name in a protocol; – means that it has none there, and its clients do not see it. NSQ and NATS have no escapes: what their clients write today would become "
+        "other topics. Wildcards are NATS's alone.\n\n"
+        + _table(["", "which topics have a name there", "which name"], _NAMING)
+        + "\n"
         + _table(["topic", *SPELLERS], rows)
     )
     yield (
         "Groups: an NSQ channel, a queue of PHPMQ and a group of RocketMQ on one topic are groups of their own, each with every message; a PHPMQ queue is the work group "
-        "that `phpmq.group` names. See [GLOSSARY.md](GLOSSARY.md).\n"
+        "that `phpmq.group` names, and a NATS queue group is one if `nats.work_groups` names it. See [GLOSSARY.md](GLOSSARY.md).\n"
     )

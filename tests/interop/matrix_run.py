@@ -16,11 +16,13 @@ from tests.interop.nats_clients import eventually
 if TYPE_CHECKING:
     from polymq.testing.server import PolymqServer
 
-__all__ = ["Row", "play"]
+__all__ = ["BATCH", "KILL_AT", "LIVE_AHEAD_MAX", "Row", "play"]
 
 BATCH = 100
 # The publisher is never more than so many messages ahead of a reader, so that the kill finds all of them at work.
 AHEAD_MAX = 1_500
+# Nor of the live subscription, which may miss what is published around the kill: before that, and until it is back. So that is bounded.
+LIVE_AHEAD_MAX = 500
 KILL_AT = 4_000
 WRITING_S = 0.002
 PATIENCE_S = 200
@@ -38,7 +40,9 @@ class Row:
     # All of the log by NATS, and the numbers in the order of each partition.
     log: Reader | None = None
     orders: list[list[int]] = field(default_factory=list)
-    acknowledged_count: int = 0
+    acknowledged: set[int] = field(default_factory=set)
+    # What the live subscription must have heard: what was acknowledged when it was asked for, before the kill.
+    owed: frozenset[int] = frozenset()
     is_publishing: bool = False
     kill_now: asyncio.Event = field(default_factory=asyncio.Event)
     # From which number on messages were first sent after the kill; and after the live subscription was back.
@@ -51,7 +55,15 @@ class Row:
 
     def may_go_on(self, number: int) -> bool:
         """Whether the readers have come far enough for this message to be published."""
-        return number - self.slowest() <= AHEAD_MAX
+        if not self.killed_at:
+            live_lead = number - self.readers[LIVE].seen_count
+        else:
+            live_lead = number - self.killed_at if not self.live_again_at else 0
+        return number - self.slowest() <= AHEAD_MAX and live_lead <= LIVE_AHEAD_MAX
+
+    def undelayed(self, numbers: set[int]) -> frozenset[int]:
+        """Those that go out at once."""
+        return frozenset(number for number in numbers if not self.parcels[number].delay_ms)
 
 
 async def publish(row: Row, server: PolymqServer) -> None:
@@ -67,12 +79,12 @@ async def publish(row: Row, server: PolymqServer) -> None:
             for each in left:
                 row.tries[each.number] += 1
                 row.begun_ns[each.number] = row.begun_ns[each.number] or time.time_ns()
-            if row.acknowledged_count >= KILL_AT:
+            if len(row.acknowledged) >= KILL_AT:
                 row.kill_now.set()
             row.is_publishing = True
             acknowledged = await publisher.publish(left)
             row.is_publishing = False
-            row.acknowledged_count += len(acknowledged)
+            row.acknowledged |= acknowledged
             left = [each for each in left if each.number not in acknowledged]
     await publisher.close()
 
@@ -82,6 +94,8 @@ async def kill(row: Row, server: PolymqServer) -> None:
     live = row.readers[LIVE]
     assert isinstance(live, NatsReader)
     await row.kill_now.wait()
+    row.owed = row.undelayed(row.acknowledged)
+    await eventually(lambda: row.owed <= live.times.keys(), timeout_s=PATIENCE_S)
     # A batch has been written by then, and its publisher has not seen all answers.
     await asyncio.sleep(WRITING_S)
     await eventually(lambda: row.is_publishing, timeout_s=PATIENCE_S)

@@ -10,24 +10,24 @@ import asyncio
 import contextlib
 import logging
 import urllib.request
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from polymq.testing.server import PolymqServer
-from tests.interop.matrix_readers import AGAIN, LIVE
-from tests.interop.matrix_run import play
+from tests.interop.matrix_readers import AGAIN, LIVE, Reader
+from tests.interop.matrix_run import BATCH, KILL_AT, LIVE_AHEAD_MAX, Row, play
 from tests.interop.matrix_spark import read_by_spark, session
 from tests.interop.matrix_table import PROTOCOLS, READERS, READS, Shown, expected, left_out, record_of
 from tests.interop.matrix_traffic import COUNT, topic_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
-    from tests.interop.matrix_readers import Reader, Sighting
-    from tests.interop.matrix_run import Row
+    from tests.interop.matrix_readers import Sighting
 
 # Ten times what it takes on two cores without other work.
 pytestmark = pytest.mark.timeout(600)
@@ -36,6 +36,7 @@ START_S = 60.0
 # Units differ by a thousand at least; clocks of one machine do not.
 CLOCK_NS = 5_000_000_000
 NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
 # Who gives some messages back, and gets them a second time.
 GIVING_BACK = ("nsq", "rocketmq")
 EXAMPLES = 3
@@ -82,17 +83,16 @@ def differences(row: Row, name: str, reader: Reader) -> list[str]:
     for each in reader.sightings:
         parcel = row.parcels[each.number]
         wanted = expected(row.publisher, name, parcel)
-        if not is_shown(each.shown, wanted):
+        if not is_shown(each.shown, wanted, passed_ns=each.at_ns - row.begun_ns[each.number]):
             found.append(f"{parcel.number} ({len(parcel.body)} bytes) is shown as\n        {each.shown}, not\n        {wanted}")
     return found
 
 
-def is_shown(shown: Shown, wanted: Shown) -> bool:
-    """Whether it is what is wanted; of a TTL there is something left, and not more than there was."""
+def is_shown(shown: Shown, wanted: Shown, *, passed_ns: int) -> bool:
+    """Whether it is what is wanted; of a TTL there is what was not over, in whole seconds, when it came so long after it was sent."""
     if wanted.ttl_s:
-        return 0 < shown.ttl_s <= wanted.ttl_s and Shown(shown.key, shown.headers, shown.reply) == Shown(
-            wanted.key, wanted.headers, wanted.reply
-        )
+        left_s = max(wanted.ttl_s - passed_ns / NS_PER_S - 1, 1)
+        return left_s <= shown.ttl_s <= wanted.ttl_s and replace(shown, ttl_s=0) == replace(wanted, ttl_s=0)
     return shown == wanted
 
 
@@ -140,8 +140,11 @@ def missing(reader: Reader) -> list[str]:
 
 
 def gaps(row: Row, reader: Reader) -> list[str]:
-    """What a live subscription has not heard though it was owed: it may miss one piece of each partition, the one around the kill."""
-    found = [f"{number} is missing" for number in range(row.live_again_at, COUNT) if number not in reader.times]
+    """What a live subscription has not heard though it was owed: it may miss one piece of each partition, the one around the kill.
+
+    That begins behind what was acknowledged before, and ends before what was sent when it was back.
+    """
+    found = [f"{number} is missing" for number in (*sorted(row.owed), *range(row.live_again_at, COUNT)) if number not in reader.times]
     for order in row.orders:
         at = [place for place, number in enumerate(order) if number not in reader.times]
         for place in range(at[0], at[-1]) if at else ():
@@ -151,8 +154,56 @@ def gaps(row: Row, reader: Reader) -> list[str]:
     return found
 
 
+def small(heard: Iterable[int]) -> tuple[Row, Reader]:
+    """A row whose live subscription has heard these; it was owed the first 4,000, and was back at 5,000."""
+    live = Reader(cast("PolymqServer", None), "t", {})
+    live.times.update(dict.fromkeys(heard, 1))
+    row = Row("nsq", [], tries=[1] * COUNT, orders=[list(range(COUNT))])
+    row.owed, row.live_again_at = frozenset(range(4_000)), 5_000
+    return row, live
+
+
+@pytest.mark.parametrize(
+    ("heard", "wrong"),
+    [
+        (range(COUNT), 0),
+        ((*range(4_000), *range(5_000, COUNT)), 0),
+        ((*range(4_321), *range(4_322, COUNT)), 0),
+        # One that hears its first message and nothing more until it is back.
+        ((0, *range(5_000, COUNT)), 3_999),
+        ((*range(4_000), *range(5_001, COUNT)), 1),
+        # Two pieces, with a message in between.
+        ((*range(4_100), 4_200, *range(4_300, COUNT)), 1),
+    ],
+)
+def test_a_live_subscription_may_miss_one_piece_around_the_kill(heard: Iterable[int], wrong: int) -> None:
+    assert len(gaps(*small(heard))) == wrong
+
+
+@pytest.mark.parametrize(
+    ("shown_s", "passed_s", "is_right"),
+    [
+        (3_600, 0, True),
+        (3_599, 0.2, True),
+        (3_590, 10, True),
+        (3_589, 10, True),
+        (3_588, 10, False),
+        (3_601, 0, False),
+        (1, 2, False),
+        (0, 4_000, False),
+    ],
+)
+def test_a_ttl_that_is_shown_is_what_is_left(shown_s: int, passed_s: float, is_right: bool) -> None:
+    wanted = Shown("k", ttl_s=3_600)
+    assert is_shown(Shown("k", ttl_s=shown_s), wanted, passed_ns=round(passed_s * NS_PER_S)) == is_right
+    assert not is_shown(Shown("other", ttl_s=shown_s), wanted, passed_ns=round(passed_s * NS_PER_S))
+
+
 def test_the_kill_was_on_the_way(row: Row) -> None:
     assert BATCH_LEFT < row.killed_at < COUNT - BATCH_LEFT
+    # What the live subscription may have missed is bounded.
+    assert len(row.owed) > KILL_AT - BATCH_LEFT
+    assert row.live_again_at <= row.killed_at + LIVE_AHEAD_MAX + BATCH <= min(AGAIN)
     for name, reader in row.readers.items():
         assert reader.back_at > 0, name
         assert reader.back_at < reader.seen_count, name

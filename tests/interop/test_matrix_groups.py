@@ -1,6 +1,7 @@
-"""One topic, groups of several protocols: each group gets everything; and one group whose members come through two protocols.
+"""One topic, groups of several protocols: each group gets everything; and one group whose members come through three protocols.
 
-`phpmq.group` names the group that is a topic's queue; an NSQ channel of that name is the same group.
+`phpmq.group` names the group that is a topic's queue; an NSQ channel of that name is the same group, and, if `nats.work_groups` names it, so is
+a NATS queue group.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from polymq.clients.nats import NatsOptions, NatsSubscriber
 from polymq.clients.nsq import NsqConsumer, NsqOptions
 from polymq.clients.phpmq import PhpmqConsumer, PhpmqOptions
 from polymq.clients.rocketmq import ConsumeOptions, RocketMQConsumer
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 TOPIC = "matrix.groups"
 BATCH = 50
 WINDOW = 40
+# What a member by NATS has been given and not read is settled at nobody, and what its library has read waits in a window of ours.
+NATS_UNREAD = 256 + WINDOW
 PATIENCE_S = 60
 POLL_S = 0.005
 
@@ -139,6 +143,8 @@ class Crew:
     # Who has a message in hand, and what came to somebody else meanwhile.
     hands: dict[int, str] = field(default_factory=dict)
     clashes: list[str] = field(default_factory=list)
+    # How many deliveries of members by NATS may still be of before the kill.
+    unsure_count: int = 0
 
     @property
     def settled(self) -> set[int]:
@@ -148,9 +154,12 @@ class Crew:
         """Be a member for `stay` messages, then leave without having settled the last one, and all that has come behind it."""
         name = f"{kind} {self.names[kind]}"
         self.names[kind] += 1
-        deliveries = by_nsq(self.server) if kind == "nsq" else by_phpmq(self.server)
+        deliveries = {"nsq": by_nsq, "phpmq": by_phpmq, "nats": by_nats}[kind](self.server)
         async for body, settle in deliveries:
             given = Given(int(body), name)
+            if kind == "nats" and self.unsure_count:
+                self.unsure_count -= 1
+                given.is_certain = False
             self.given.append(given)
             if given.number in self.hands:
                 self.clashes.append(f"{given.number} came to {name} while {self.hands[given.number]} had it")
@@ -168,14 +177,15 @@ class Crew:
     async def shift(self, kind: str) -> None:
         """Have one member after the other, for as long as this is not cancelled."""
         while True:
-            await self.member(kind, self.chance.randrange(50, 400))
+            # Who leaves by NATS loses what it has read and not handled: those stay.
+            await self.member(kind, -1 if kind == "nats" else self.chance.randrange(50, 400))
 
     def killed(self) -> None:
         """Note the kill: of the last that each member has settled, nobody knows whether the broker has heard it."""
         latest: dict[str, int] = defaultdict(int)
         for each in reversed(self.given):
             latest[each.member] += 1
-            if latest[each.member] <= WINDOW:
+            if latest[each.member] <= (NATS_UNREAD if each.member.startswith("nats") else WINDOW):
                 each.is_certain = False
         self.hands.clear()
 
@@ -194,8 +204,15 @@ async def by_phpmq(server: PolymqServer) -> AsyncGenerator[tuple[bytes, Callable
             yield message.content, message.settle
 
 
+async def by_nats(server: PolymqServer) -> AsyncGenerator[tuple[bytes, Callable[[], None]], None]:
+    options = NatsOptions(reconnect_seconds_first=0.05, reconnect_seconds_max=0.1)
+    async with NatsSubscriber(server.nats, TOPIC, options, queue="workers", waiting_max=WINDOW) as subscriber:
+        async for message in subscriber:
+            yield message.body, lambda: None
+
+
 @pytest.mark.timeout(180)
-def test_one_group_shares_its_work_over_two_protocols(tmp_path: Path) -> None:
+def test_one_group_shares_its_work_over_three_protocols(tmp_path: Path) -> None:
     """Members come and go, the broker is killed: everything is done, and what was settled comes to nobody else."""
     count = 6_000
     crew: Crew | None = None
@@ -206,7 +223,7 @@ def test_one_group_shares_its_work_over_two_protocols(tmp_path: Path) -> None:
         publishing = Publishing(server, count)
         work = asyncio.create_task(publishing.run(lambda: len(publishing.acknowledged) - len(there.given) < 1_000))
         await until(lambda: len(publishing.acknowledged) > 500)
-        shifts = [asyncio.create_task(there.shift(kind)) for kind in ("nsq", "phpmq") * 3]
+        shifts = [asyncio.create_task(there.shift(kind)) for kind in ("nsq", "phpmq") * 3 + ("nats",)]
         await until(lambda: len(there.given) > count // 2)
         server.kill()
         there.killed()
@@ -215,6 +232,7 @@ def test_one_group_shares_its_work_over_two_protocols(tmp_path: Path) -> None:
         # What was on its way to a member at the kill is settled at nobody.
         for each in there.given[at_kill:]:
             each.is_certain = False
+        there.unsure_count = NATS_UNREAD
         await work
         await until(lambda: len(there.settled) == count)
         for shift in shifts:
@@ -222,14 +240,16 @@ def test_one_group_shares_its_work_over_two_protocols(tmp_path: Path) -> None:
         await asyncio.wait(shifts)
         return publishing
 
-    with PolymqServer(tmp_path, {"phpmq.group": "workers", "server.on_disconnect": "requeue"}, deadline_seconds=60) as server:
+    settings = {"phpmq.group": "workers", "nats.work_groups": "workers", "server.on_disconnect": "requeue"}
+    with PolymqServer(tmp_path, settings, deadline_seconds=60) as server:
         publishing = asyncio.run(go(server))
     assert crew is not None
     assert sorted(crew.settled) == list(range(count))
-    # Both protocols had their part, and members have changed.
-    kinds = {kind: sum(each.is_settled for each in crew.given if each.member.startswith(kind)) for kind in ("nsq", "phpmq")}
-    assert min(kinds.values()) > count // 20, kinds
-    assert min(crew.names.values()) > 6, crew.names
+    # All protocols had their part, and members have changed.
+    kinds = {kind: sum(each.is_settled for each in crew.given if each.member.startswith(kind)) for kind in ("nsq", "phpmq", "nats")}
+    assert min(kinds.values()) > count // 50, kinds
+    assert min(crew.names["nsq"], crew.names["phpmq"]) > 6, crew.names
+    assert crew.names["nats"] == 1
     done: dict[int, int] = defaultdict(int)
     again = []
     for each in crew.given:

@@ -276,11 +276,10 @@ class Bridge:
             now_ns = self._clock_ns()
             over = {id(each) for each in flight if each.expiry_ns is not None and each.expiry_ns <= now_ns}
             wanted = [each for each in flight if id(each) not in over and self._source.is_wanted(each)]
-            repeated = sent.intersection(map(id, wanted)) - again
-            self.tally.again += len(repeated)
-            again |= repeated
+            self._count_again(again, sent.intersection(map(id, wanted)))
             sent.update(map(id, wanted))
             outcomes = await self._or_stop(self._target.send(wanted), _GRACE_SECONDS) if wanted else []
+            self._count_again(again, {id(wanted[place]) for place in self._target.repeated} if wanted else set())
             done, lost = self._judge(wanted, outcomes)
             flight = await self._settle(flight, over, wanted, len(done))
             if lost is None:
@@ -296,6 +295,11 @@ class Bridge:
                     await self._stopping.wait()
             if self.has_stopped:
                 raise _Stopped
+
+    def _count_again(self, again: set[int], repeated: set[int]) -> None:
+        """Count what was sent once more; a message counts once, however often that was."""
+        self.tally.again += len(repeated - again)
+        again |= repeated
 
     async def _settle(self, flight: list[Carried], over: set[int], wanted: list[Carried], done: int) -> list[Carried]:
         """Settle the first `done` of what was wanted, and what is over before the next one, in order; gives the rest of the flight.

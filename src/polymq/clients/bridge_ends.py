@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from polymq.errors import PolyMQError
 
@@ -95,6 +95,10 @@ class BridgeSource(Protocol):
 
 class BridgeTarget(Protocol):
     """Where messages go."""
+
+    @property
+    def repeated(self) -> Collection[int]:
+        """The places of those messages of the last `send` that were sent more than once in it, to find out which of them is refused."""
 
     async def open(self) -> None:
         """Connect; raises PolyMQError."""

@@ -56,7 +56,7 @@ class GroupSource:
     async def open(self) -> None:
         """Connect and subscribe."""
         await self._broker.__aenter__()
-        self._subscription = self._broker.subscribe(*self._names, window=self._window, begin=self._begin)
+        self._subscription = self._broker.subscribe(*self._names, window=self._window, begin=self._begin, holds=True)
         await self._subscription.__aenter__()
 
     async def read(self) -> list[Carried] | None:
@@ -111,6 +111,7 @@ class TopicTarget:
         self._has_ttl = has_ttl  # PHPMQ has none in its older dialect
         self._tally = tally
         self._clock_ns = clock_ns
+        self.repeated: set[int] = set()
 
     async def open(self) -> None:
         """Connect."""
@@ -118,11 +119,12 @@ class TopicTarget:
 
     async def send(self, messages: Sequence[Carried]) -> list[PolyMQError | None]:
         """Publish them together."""
+        self.repeated = set()
         now_ns = self._clock_ns()
         protocol = self._broker.address.protocol
         fits = [fitted(each, protocol, self._topic, now_ns, has_ttl=self._has_ttl) for each in messages]
         try:
-            outcomes = await self._broker.publish_each([outgoing for outgoing, _ in fits])
+            outcomes = await self._broker.publish_each([outgoing for outgoing, _ in fits], self.repeated)
         except LocalProtocolError as error:
             return [error] * len(messages)
         for (_, dropped), outcome in zip(fits, outcomes, strict=True):

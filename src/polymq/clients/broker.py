@@ -12,6 +12,7 @@ all of a protocol takes its own client (`nsq.py`, `nats.py`, `rocketmq.py`, `php
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
@@ -124,7 +125,7 @@ class Broker:
     async def publish_many(self, topic: str, bodies: Sequence[bytes]) -> None:
         """Publish messages together, many times faster than one after the other; returns when the server has all of them.
 
-        With PHPMQ, too: a connection is made for them and ended, and when the server has ended it as well it has read everything.
+        With PHPMQ, too: they go over a connection of their own, and the server confirms them (`PhpmqProducer.confirm`).
 
         Raises:  as `publish` does, the first of what went wrong: the others may be there or not, see `publish_each`.
         """
@@ -132,8 +133,11 @@ class Broker:
             if outcome is not None:
                 raise outcome
 
-    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
-        """Publish messages together, as `publish_many` does, and say of each what went wrong: None when the server has it."""
+    async def publish_each(self, messages: Sequence[Outgoing], repeated: set[int] | None = None) -> list[PolyMQError | None]:
+        """Publish messages together, as `publish_many` does, and say of each what went wrong: None when the server has it.
+
+        `repeated` gets the places of those that were sent more than once, to find out which of them the server refuses: they may be there twice.
+        """
         self._check_open()
         outcomes: list[PolyMQError | None] = []
         for message in messages:
@@ -145,17 +149,22 @@ class Broker:
                 outcomes.append(None)
         places = [place for place, outcome in enumerate(outcomes) if outcome is None]
         if places:
-            found = await self._link.publish_each([messages[place] for place in places])
+            again: set[int] = set()
+            found = await self._link.publish_each([messages[place] for place in places], again)
             for place, outcome in zip(places, found, strict=True):
                 outcomes[place] = outcome
+            if repeated is not None:
+                repeated.update(places[each] for each in again)
         return outcomes
 
-    def subscribe(self, topic: str, group: str = "", *, window: int = 100, begin: Begin = "") -> Subscription:
+    def subscribe(self, topic: str, group: str = "", *, window: int = 100, begin: Begin = "", holds: bool = False) -> Subscription:
         """Make a subscription: to the messages of a topic that its group gets; members of one group share them.
 
         Without a group that of the address counts. `window` is how many messages are here at a time, waiting or in hand, where the
         protocol can say so. `begin` is where a group begins that is new, where the protocol can say so: "first", "last" or a time (a broker of
         RocketMQ's that still has all of a queue in its memory begins at its first message, whatever it is asked).
+        With `holds` a message may be in hand for any time: else the client of RocketMQ gives it back behind 15 minutes, and it comes later than
+        what was behind it. (How long a channel of NSQ waits is for its server to say.)
 
         Raises:  Unsupported for what the protocol does not have; LocalProtocolError when it needs a group, and for wrong names.
         """
@@ -164,19 +173,18 @@ class Broker:
         if isinstance(begin, str) and begin not in ("", "first", "last"):
             raise LocalProtocolError(f'begin is {begin!r}; it must be "first", "last" or a datetime')
         self._check_open()
-        made = Subscription(self._link.source(topic, group or self.address.group, window, begin))
+        made = Subscription(self._link.source(topic, group or self.address.group, window, begin, holds=holds))
         self._subscriptions.append(made)
         return made
 
     async def close(self) -> None:
-        """End all subscriptions, then disconnect."""
+        """End all subscriptions, then disconnect; raises the last of what went wrong."""
         self._is_open = False
         subscriptions, self._subscriptions = self._subscriptions, []
-        try:
-            for each in subscriptions:
-                await each.close()
-        finally:
-            await self._link.close()
+        async with contextlib.AsyncExitStack() as stack:  # one that does not close leaves none of the others open
+            stack.push_async_callback(self._link.close)
+            for each in reversed(subscriptions):
+                stack.push_async_callback(each.close)
 
     def _check_open(self) -> None:
         if not self._is_open:

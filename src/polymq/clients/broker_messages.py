@@ -184,11 +184,14 @@ class Link(Protocol):
     async def publish(self, message: Outgoing) -> None:
         """Publish a message that has been checked."""
 
-    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
-        """Publish messages that have been checked, together and in their order; says of each what went wrong, None when the server has it."""
+    async def publish_each(self, messages: Sequence[Outgoing], repeated: set[int]) -> list[PolyMQError | None]:
+        """Publish messages that have been checked, together and in their order; says of each what went wrong, None when the server has it.
 
-    def source(self, topic: str, group: str, window: int, begin: Begin) -> Source:
-        """Make a subscription; raises Unsupported or LocalProtocolError."""
+        `repeated` gets the places of those that were sent more than once on the way, so that they may be there twice.
+        """
+
+    def source(self, topic: str, group: str, window: int, begin: Begin, *, holds: bool) -> Source:
+        """Make a subscription, whose client gives nothing back by itself if it `holds`; raises Unsupported or LocalProtocolError."""
 
     async def close(self) -> None:
         """Disconnect, with everything written that was published."""

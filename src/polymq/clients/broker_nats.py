@@ -105,12 +105,13 @@ class NatsLink:
         """PUB or HPUB, and a PING."""
         await self._publisher.publish(message.topic, message.body, headers=message.headers)
 
-    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
-        """All of them, and one PING."""
-        return await self._publisher.publish_each([(each.topic, each.body, each.headers) for each in messages])
+    async def publish_each(self, messages: Sequence[Outgoing], repeated: set[int]) -> list[PolyMQError | None]:
+        """All of them, and few PINGs."""
+        return await self._publisher.publish_each([(each.topic, each.body, each.headers) for each in messages], repeated)
 
-    def source(self, topic: str, group: str, window: int, begin: Begin) -> _Source:
+    def source(self, topic: str, group: str, window: int, begin: Begin, *, holds: bool) -> _Source:
         """Subscribe, from now on."""
+        del holds  # nothing is ever given back
         if begin:
             raise Unsupported("NATS delivers what is published from now on: leave begin out")
         return _Source(NatsSubscriber(self._server, topic, self._options, queue=group, waiting_max=window))

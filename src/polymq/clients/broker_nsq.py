@@ -132,8 +132,9 @@ class NsqLink:
         """PUB or DPUB."""
         await self._producer.publish(message.topic, message.body, delay_ms=_ms(message.delay))
 
-    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+    async def publish_each(self, messages: Sequence[Outgoing], repeated: set[int]) -> list[PolyMQError | None]:
         """MPUBs, one after the other: those of a run go in all or none."""
+        del repeated  # an MPUB that is refused has left nothing
         runs = cut(messages, _alike, count_max=_RUN_MESSAGES_MAX, size_bytes_max=_RUN_SIZE_BYTES_MAX)
         return await in_turn(messages, runs, self._publish_run)
 
@@ -143,8 +144,9 @@ class NsqLink:
         else:
             await self._producer.publish_many(run[0].topic, [each.body for each in run])
 
-    def source(self, topic: str, group: str, window: int, begin: Begin) -> _Source:
+    def source(self, topic: str, group: str, window: int, begin: Begin, *, holds: bool) -> _Source:
         """Consume a channel."""
+        del holds  # how long a message is ours is for the server to say
         if begin:
             raise Unsupported("a channel of NSQ begins when it is made, with what its topic kept for it: leave begin out")
         if not group:

@@ -124,30 +124,38 @@ class PhpmqLink:
         """Send; the protocol has no answer, so this returns when the connection has taken it."""
         await self._producer.publish(message.topic, message.body, ttl_seconds=_whole(message.ttl))
 
-    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+    async def publish_each(self, messages: Sequence[Outgoing], repeated: set[int]) -> list[PolyMQError | None]:
         """Send them over a connection of their own, and have the server confirm them (`PhpmqProducer.confirm`).
 
         A server that does not want a message closes the connection, and says nothing. Then halves are sent, in order, until it is known which
         one it is: what stood before it in the same piece is there twice.
         """
-        outcomes = await self._fly(messages)
+        return await self._sort_out(messages, range(len(messages)), repeated)
+
+    async def _sort_out(self, messages: Sequence[Outgoing], places: range, repeated: set[int]) -> list[PolyMQError | None]:
+        """Send what has these places, in halves if need be."""
+        some = messages[places.start : places.stop]
+        outcomes = await self._fly(some)
         if not any(isinstance(each, ConnectionLost) for each in outcomes):
             return outcomes
-        if len(messages) == 1:
+        if len(some) == 1:
             # Is it this message, or everything, or was it chance?
             for _ in range(_ATTEMPTS_MORE):
                 if not await self._takes_others():
                     return outcomes
-                outcomes = await self._fly(messages)
+                repeated.update(places)
+                outcomes = await self._fly(some)
                 if not isinstance(outcomes[0], ConnectionLost):
                     return outcomes
             return [_UNWANTED]
-        half = len(messages) // 2
-        first = await self.publish_each(messages[:half])
+        half = len(some) // 2
+        repeated.update(places[:half])
+        first = await self._sort_out(messages, places[:half], repeated)
         lost = next((each for each in first if isinstance(each, TransportError)), None)
         if lost is not None:
-            return first + [lost] * (len(messages) - half)
-        return first + await self.publish_each(messages[half:])
+            return first + [lost] * (len(some) - half)
+        repeated.update(places[half:])
+        return first + await self._sort_out(messages, places[half:], repeated)
 
     async def _takes_others(self) -> bool:
         """Whether the server takes a message of ours."""
@@ -173,8 +181,9 @@ class PhpmqLink:
             return [error if each is None else each for each in outcomes]
         return outcomes
 
-    def source(self, topic: str, group: str, window: int, begin: Begin) -> _Source:
+    def source(self, topic: str, group: str, window: int, begin: Begin, *, holds: bool) -> _Source:
         """Consume a queue."""
+        del holds  # the client gives nothing back
         if begin:
             raise Unsupported("a queue of PHPMQ begins with what is in it: leave begin out")
         if group:

@@ -140,8 +140,9 @@ class RocketMQLink:
         else:
             await self._producer.send(_parcel(message))
 
-    async def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+    async def publish_each(self, messages: Sequence[Outgoing], repeated: set[int]) -> list[PolyMQError | None]:
         """A batch for each queue, all of them on their way at once: those of a batch go in all or none, and so in order."""
+        del repeated  # a batch that is refused has left nothing
         try:
             queues = {each.topic: await self._producer.queues(each.topic) for each in messages if each.order is not None}
         except PolyMQError as error:
@@ -169,15 +170,19 @@ class RocketMQLink:
         else:
             await self._producer.send_batch([_parcel(each) for each in run], select=select)
 
-    def source(self, topic: str, group: str, window: int, begin: Begin) -> _Source:
+    def source(self, topic: str, group: str, window: int, begin: Begin, *, holds: bool) -> _Source:
         """Consume as a member of a group, which begins with the oldest message when it is new, unless `begin` says otherwise."""
+        del window  # of each queue, as much as Java's clients have
         if isinstance(begin, datetime):
             begins: str | int = int(begin.timestamp() * _MS_PER_SECOND)
         else:
             begins = begin or "first"
         if not group:
             raise LocalProtocolError("RocketMQ delivers to groups: say which one, subscribe(topic, group=…) or rocketmq://…/GROUP")
-        return _Source(RocketMQConsumer(self._servers, group, topic, self._options, consuming=ConsumeOptions(begin_from=begins)))
+        consuming = ConsumeOptions(begin_from=begins)
+        if holds:
+            consuming = replace(consuming, consume_seconds_max=None)
+        return _Source(RocketMQConsumer(self._servers, group, topic, self._options, consuming=consuming))
 
     async def close(self) -> None:
         """Disconnect."""

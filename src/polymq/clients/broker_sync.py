@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from polymq.clients import broker as asynchronous
 from polymq.clients.broker_messages import Outgoing
-from polymq.clients.loop_thread import LoopThread
+from polymq.clients.in_thread import InThread
 from polymq.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from polymq.clients.broker_messages import Begin, BrokerMessage
+    from polymq.clients.loop_thread import LoopThread
     from polymq.errors import PolyMQError
 
 __all__ = ["Broker", "Message", "Outgoing", "Subscription", "connect"]
@@ -117,28 +118,16 @@ class Subscription:
         return None
 
 
-class Broker:
+class Broker(InThread):
     """`polymq.clients.broker.Broker` for scripts: connected when it is made."""
 
     def __init__(self, url: str, options: object = None) -> None:
-        self._thread = LoopThread("polymq broker")
-        try:
-            self._broker = self._thread.call(self._open(url, options))
-        except BaseException:
-            self._thread.close()
-            raise
+        super().__init__("polymq broker")
+        self._broker = self._begin(self._open(url, options))
 
     @staticmethod
     async def _open(url: str, options: object) -> asynchronous.Broker:
         return await asynchronous.Broker(url, options).__aenter__()
-
-    def __enter__(self) -> Self:
-        """Be closed at the end."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
-        self.close()
 
     def publish(
         self,
@@ -160,21 +149,17 @@ class Broker:
         """Publish messages together; raises as `Broker.publish_many` of `broker.py` does."""
         self._thread.call(self._broker.publish_many(topic, bodies))
 
-    def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
-        """Publish messages together, and say of each what went wrong: None when the server has it."""
-        return self._thread.call(self._broker.publish_each(messages))
+    def publish_each(self, messages: Sequence[Outgoing], repeated: set[int] | None = None) -> list[PolyMQError | None]:
+        """Publish messages together, and say of each what went wrong: None when the server has it; `repeated` as that of `broker.py` has it."""
+        return self._thread.call(self._broker.publish_each(messages, repeated))
 
-    def subscribe(self, topic: str, group: str = "", *, window: int = 100, begin: Begin = "") -> Subscription:
+    def subscribe(self, topic: str, group: str = "", *, window: int = 100, begin: Begin = "", holds: bool = False) -> Subscription:
         """Subscribe to the messages of a topic that its group gets, from now on; raises as that of `broker.py` does, or what connecting does."""
-        return Subscription(self._thread.call(self._subscribe(topic, group, window, begin)), self._thread)
+        return Subscription(self._thread.call(self._subscribe(topic, group, window, begin, holds)), self._thread)
 
     def close(self) -> None:
         """End all subscriptions, then disconnect."""
-        if not self._thread.is_closed:
-            try:
-                self._thread.call(self._broker.close())
-            finally:
-                self._thread.close()
+        self._end(self._broker.close)
 
-    async def _subscribe(self, topic: str, group: str, window: int, begin: Begin) -> asynchronous.Subscription:
-        return await self._broker.subscribe(topic, group, window=window, begin=begin).__aenter__()
+    async def _subscribe(self, topic: str, group: str, window: int, begin: Begin, holds: bool) -> asynchronous.Subscription:
+        return await self._broker.subscribe(topic, group, window=window, begin=begin, holds=holds).__aenter__()

@@ -38,16 +38,21 @@ from polymq.protocols.nats import frames
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from polymq.protocols.nats.frames import Delivered
 
-__all__ = ["NatsOptions", "NatsPublisher", "NatsSubscriber"]
+__all__ = ["NEIGHBOURS_MAX", "NatsOptions", "NatsPublisher", "NatsSubscriber"]
 
 _log: Final = logging.getLogger(__name__)
 _READ_SIZE_BYTES: Final = 256 * 1024
 _NO_HEADERS: Final[Mapping[str, str]] = {}
+# How many messages have one PING behind them: as many are sent twice where a server refuses one of them.
+NEIGHBOURS_MAX: Final = 16
+# What is answered before more is sent.
+_RUN_MESSAGES_MAX: Final = 1000
+_RUN_SIZE_BYTES_MAX: Final = 1 << 20
 _NOT_ALLOWED: Final = ("permissions violation", "authorization", "user authentication")
 
 
@@ -77,7 +82,7 @@ class _Connection:
         self._writer = writer
         self._frames = frames.FrameReader()
         self._pending: deque[frames.Frame] = deque()
-        self._pongs: deque[asyncio.Future[None]] = deque()
+        self._pongs: deque[asyncio.Future[PolyMQError | None]] = deque()
 
     @classmethod
     async def open(cls, address: str, options: NatsOptions) -> _Connection:
@@ -120,16 +125,26 @@ class _Connection:
 
     async def acted_on(self, data: bytes) -> None:
         """Write, and wait until the server has acted on it; raises Refusal, ConnectionLost."""
+        (outcome,) = await self.acted_on_each([data])
+        if outcome is not None:
+            raise outcome
+
+    async def acted_on_each(self, parts: Sequence[bytes]) -> list[PolyMQError | None]:
+        """Write parts, a PING behind each, and wait for all PONGs: says of each part what the server has against it; raises ConnectionLost."""
         if self.reason is not None:
             raise self.reason
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pongs.append(answer)
-        self._writer.write(data + frames.PING)
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[PolyMQError | None]] = [loop.create_future() for _ in parts]
+        waiting = asyncio.gather(*answers)
+        self._pongs.extend(answers)
         try:
+            self._writer.write(b"".join([part + frames.PING for part in parts]))
             await self._writer.drain()
+            return await waiting
         except OSError as error:
             raise ConnectionLost(f"the connection ended: {error}") from error
-        await answer
+        finally:
+            waiting.cancel()
 
     async def frame(self) -> frames.Frame:
         """Read the next frame; raises ConnectionLost, RemoteProtocolError."""
@@ -169,7 +184,12 @@ class _Connection:
         while self._pongs:
             waiting = self._pongs.popleft()
             if not waiting.done():
-                waiting.set_exception(self.reason)
+                waiting.set_result(self.reason)
+
+    def abort(self, reason: PolyMQError) -> None:
+        """Have done with a server that does not answer; who reads notices."""
+        self.fail(reason)
+        self._writer.transport.abort()
 
     async def close(self) -> None:
         """Disconnect."""
@@ -185,12 +205,8 @@ class _Connection:
         first = self._pongs[0]
         if error is None:
             self._pongs.popleft()
-        if first.done():
-            return
-        if error is None:
-            first.set_result(None)
-        else:
-            first.set_exception(error)
+        if not first.done():
+            first.set_result(error)
 
 
 class _Client:
@@ -281,6 +297,13 @@ class _Client:
                 self._ready.clear()
             await connection.close()
 
+    def _give_up(self, connection: _Connection) -> None:
+        """Have the next who asks get another connection: this one's server does not answer."""
+        if self._connection is connection:
+            self._connection = None
+            self._ready.clear()
+        connection.abort(ConnectionLost("the server has not answered in time"))
+
     async def _begin(self, connection: _Connection) -> None:
         """Say what is said first on each connection."""
 
@@ -306,12 +329,17 @@ class NatsPublisher(_Client):
         data = frames.publish(subject, body, headers)
         connection = await self._connected()
         _check_room(connection, data, headers)
-        await self._send(connection, data)
+        (outcome,) = await self._send(connection, [data])
+        if outcome is not None:
+            raise outcome
 
-    async def publish_each(self, messages: Sequence[tuple[str, bytes, Mapping[str, str]]]) -> list[PolyMQError | None]:
+    async def publish_each(
+        self, messages: Sequence[tuple[str, bytes, Mapping[str, str]]], repeated: set[int] | None = None
+    ) -> list[PolyMQError | None]:
         """Publish messages (subject, body, headers) in one go; says of each what went wrong, None when the server has acted on it.
 
-        When the server says no to any of them, each is sent once more, alone, to see which it was.
+        When the server says no to one of them, it and its neighbours, `NEIGHBOURS_MAX` at most, are sent once more, each with an answer of its
+        own, to see which it was; their places are added to `repeated`. When one is lost, what is behind it is not sent.
         """
         try:
             connection = await self._connected()
@@ -327,24 +355,61 @@ class NatsPublisher(_Client):
                 outcomes[place] = error
             else:
                 parts[place] = data
-        try:
-            await self._send(connection, b"".join(parts.values()))
-        except Refusal:
-            for place, data in parts.items():
+        lost: PolyMQError | None = None
+        for run in _runs(parts):
+            if lost is None:
                 try:
-                    await self._send(connection, data)
+                    outcomes_of_run = await self._publish_run(connection, {place: parts[place] for place in run}, repeated)
                 except PolyMQError as error:
-                    outcomes[place] = error
-        except PolyMQError as error:
-            outcomes = [error if place in parts else outcome for place, outcome in enumerate(outcomes)]
+                    lost = error
+            if lost is not None:
+                outcomes_of_run = dict.fromkeys(run, lost)
+            for place, outcome in outcomes_of_run.items():
+                outcomes[place] = outcome
         return outcomes
 
-    async def _send(self, connection: _Connection, data: bytes) -> None:
+    async def _publish_run(
+        self, connection: _Connection, run: Mapping[int, bytes], repeated: set[int] | None
+    ) -> dict[int, PolyMQError | None]:
+        """Send a run, a PING behind some neighbours each; raises what makes it unknown whether all of it is there."""
+        places = list(run)
+        neighbours = [places[first : first + NEIGHBOURS_MAX] for first in range(0, len(places), NEIGHBOURS_MAX)]
+        found = await self._send(connection, [b"".join([run[place] for place in some]) for some in neighbours])
+        outcomes = {place: outcome for some, outcome in zip(neighbours, found, strict=True) for place in some}
+        unsure = [place for some in neighbours if len(some) > 1 for place in some if outcomes[place] is not None]
+        if unsure:
+            if repeated is not None:
+                repeated.update(unsure)
+            found = await self._send(connection, [run[place] for place in unsure])
+            outcomes.update(zip(unsure, found, strict=True))
+        return outcomes
+
+    async def _send(self, connection: _Connection, parts: Sequence[bytes]) -> list[PolyMQError | None]:
+        """Send parts, and say of each what the server refuses of it; raises TransportError."""
         try:
             async with asyncio.timeout(self.options.deadline_seconds):
-                await connection.acted_on(data)
+                outcomes = await connection.acted_on_each(parts)
         except TimeoutError as error:
+            self._give_up(connection)
             raise DeadlineExceeded(f"{self.address}: publishing took longer than {self.options.deadline_seconds:g} s") from error
+        for each in outcomes:
+            if each is not None and not isinstance(each, Refusal):
+                raise each
+        return outcomes
+
+
+def _runs(parts: Mapping[int, bytes]) -> Iterator[list[int]]:
+    """Cut what is sent into runs, each of which has the deadline for itself: a slow line takes long for all of a flight."""
+    run: list[int] = []
+    size_bytes = 0
+    for place, data in parts.items():
+        if run and (len(run) == _RUN_MESSAGES_MAX or size_bytes + len(data) > _RUN_SIZE_BYTES_MAX):
+            yield run
+            run, size_bytes = [], 0
+        run.append(place)
+        size_bytes += len(data)
+    if run:
+        yield run
 
 
 def _check_room(connection: _Connection, data: bytes, headers: Mapping[str, str]) -> None:

@@ -55,7 +55,7 @@ class ConsumeOptions:
 
     `begin_from` says where a group begins that has no position in a queue: "last", "first", or a time in ms. A
     message that fails comes again up to `reconsume_times_max` times. What has been in hand for `consume_seconds_max`
-    has failed; a handler is cancelled then. An ordered message that fails stands still for `suspend_seconds`, with
+    has failed, a handler is cancelled then; None: it may take as long as it likes. An ordered message that fails stands still for `suspend_seconds`, with
     what is behind it; for how often is up to `ordered_reconsume_times_max`, None for as often as it takes.
 
     Raises:  LocalProtocolError when a value makes no sense.
@@ -67,7 +67,7 @@ class ConsumeOptions:
     reconsume_times_max: int = 16
     ordered_reconsume_times_max: int | None = None
     suspend_seconds: float = 1.0
-    consume_seconds_max: float = 900.0
+    consume_seconds_max: float | None = 900.0
     allocation: Allocation = allocate_averagely
     pulls: PullOptions = _PULLS
     offsets_folder: Path | None = None  # for broadcasts; None: a folder in the home folder
@@ -78,7 +78,7 @@ class ConsumeOptions:
             raise LocalProtocolError(f"begin_from is {self.begin_from!r}; it must be 'first', 'last' or a time in ms")
         if self.reconsume_times_max < 0 or (self.ordered_reconsume_times_max or 0) < 0:
             raise LocalProtocolError("how often a message comes again is not negative")
-        if not (self.suspend_seconds > 0 and self.consume_seconds_max > 0):
+        if not (self.suspend_seconds > 0 and (self.consume_seconds_max is None or self.consume_seconds_max > 0)):
             raise LocalProtocolError(f"every time is more than 0 seconds: {self}")
 
 
@@ -156,7 +156,8 @@ class RocketMQConsumer:
             await self._session.start()
             answer_pushes(self._session, self._member)
             self._member.begin()
-            self._session.spawn(self._keep_looking(), "overdue messages")
+            if self._consuming.consume_seconds_max is not None:
+                self._session.spawn(self._keep_looking(self._consuming.consume_seconds_max), "overdue messages")
             await self._member.joined()
         except BaseException:
             await self.close()
@@ -346,11 +347,11 @@ class RocketMQConsumer:
             else:
                 message.requeue()
 
-    async def _keep_looking(self) -> None:
+    async def _keep_looking(self, seconds_max: float) -> None:
         """Give back what has been in hand for too long, so that its queue goes on; ordered messages have to be waited for."""
         while not self._consuming.is_ordered:
             await asyncio.sleep(_OVERDUE_SECONDS)
-            oldest = asyncio.get_running_loop().time() - self._consuming.consume_seconds_max
+            oldest = asyncio.get_running_loop().time() - seconds_max
             for reader in list(self._member.readers.values()):
                 for message in [each for each in reader.window.in_hand.values() if each.given_at < oldest and not each.is_settled]:
                     _log.warning("%r has been in hand for too long, and comes again", message)

@@ -13,17 +13,17 @@ from polymq.core.live_store import Archives, Capture
 from polymq.errors import ConfigError, Refusal
 from polymq.gateways.nats.log_door import LogDoor
 from polymq.gateways.nats.records import NatsCodec
+from polymq.gateways.nats.sharing import PRIVATE, WorkGroups
+from polymq.protocols.nats.subjects import RESERVED_QUEUE, is_valid_literal
 
 if TYPE_CHECKING:
     from polymq import config_sections
     from polymq.core.broker import Broker
     from polymq.core.live import LiveSpace
 
-__all__ = ["bridge", "capture_of"]
+__all__ = ["bridge", "capture_of", "work_groups_of"]
 
 _KEEPS: Final = {"clients": KEEPS_LOCAL, "routes": KEEPS_ROUTED, "both": KEEPS_LOCAL | KEEPS_ROUTED}
-# Answers to questions, and what is between servers: a topic for each would be many, and of no use to anybody.
-_PRIVATE: Final = (b"_INBOX.", b"_R_.", b"_GR_.", b"$")
 # What a list has around it and between its texts: it has been given where one text was expected.
 _OF_LISTS: Final = frozenset("\"'[]")
 _HOW: Final = 'in a file %s = ["orders.>", "audit.*"], on a command line nats.%s=orders.>,audit.*'
@@ -36,7 +36,7 @@ def capture_of(section: config_sections.NatsSettings) -> Capture:
     never = _patterns("capture_never", section.capture_never, problems)
     if problems:
         raise ConfigError(problems)
-    return Capture(patterns, _KEEPS[section.capture_from], section.capture_topics_max, _PRIVATE, never, section.capture_age_ns)
+    return Capture(patterns, _KEEPS[section.capture_from], section.capture_topics_max, PRIVATE, never, section.capture_age_ns)
 
 
 def _patterns(name: str, texts: tuple[str, ...], problems: list[str]) -> tuple[bytes, ...]:
@@ -70,6 +70,18 @@ def _routed(section: config_sections.NatsSettings) -> tuple[bytes, ...] | None:
     if problems:
         raise ConfigError(problems)
     return patterns
+
+
+def work_groups_of(broker: Broker, section: config_sections.NatsSettings) -> WorkGroups | None:
+    """Say which queue groups are work groups; None: none of them. Raises ConfigError."""
+    problems = [
+        f'nats.work_groups: "{name}" is no queue group: a name without blanks and wildcards is expected; {_HOW % ("work_groups", "work_groups")}'
+        for name in section.work_groups
+        if not name or not is_valid_literal(name.encode()) or _OF_LISTS.intersection(name) or name.encode() == RESERVED_QUEUE
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return WorkGroups(section.work_groups, NatsCodec(broker.left_out.of("nats"))) if section.work_groups else None
 
 
 def _new_id() -> str:

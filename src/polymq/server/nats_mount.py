@@ -20,7 +20,7 @@ from polymq.protocols.nats.identity import SERVER_ID_SEED_SIZE_BYTES, make_serve
 from polymq.protocols.nats.info import ServerInfo
 from polymq.protocols.nats.settings import NatsSettings
 from polymq.server.mount import Mount, listen, port_of
-from polymq.server.nats_bridge import bridge
+from polymq.server.nats_bridge import bridge, work_groups_of
 from polymq.server.nats_files import load
 from polymq.server.nats_imports import import_rules
 from polymq.server.nats_keys import parse_route
@@ -206,6 +206,7 @@ def make_house(node: Node, settings: NatsServerSettings, *, port: int) -> House:
         Imports(node.broker.live, rules, node.clock.monotonic_ns, secrets.token_bytes)  # the core's spaces have it
     house = House(node.broker, node.clock, known, info, logins, secrets.token_bytes, tls)
     house.taken, house.taken_max = (lambda: len(node.pump.connections)), node.connections_max
+    house.work_groups = work_groups_of(node.broker, node.settings.nats)
     tell_connections_max(house)
     return house
 

@@ -70,6 +70,7 @@ class FakeTarget:
         self.is_closed = False
         self.hangs = False
         self.decide = decide
+        self.repeated: set[int] = set()
 
     async def open(self) -> None:
         """Be ready."""

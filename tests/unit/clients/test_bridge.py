@@ -69,6 +69,17 @@ def test_what_is_not_acknowledged_is_sent_again_from_there_on(error: PolyMQError
     assert (tally.moved, tally.again) == (10, 5)
 
 
+def test_what_the_target_sends_twice_by_itself_is_counted_once() -> None:
+    """Where it looks for the one that a server refuses; and once more because of a loss."""
+    source = FakeSource(BODIES, batch=10)
+    target = FakeTarget(lambda number, body: ConnectionLost("l") if number == 0 and body == b"5" else None)
+    target.repeated = {0, 1}
+    tally = run(source, target)
+    assert target.attempts == [BODIES, BODIES[5:]]
+    # 0 and 1 of the first attempt, and everything from 5 on, of which the second one has 5 and 6 twice.
+    assert tally.again == 2 + 5
+
+
 def test_a_crash_between_publish_and_settle_loses_nothing() -> None:
     class Crash(BaseException):
         pass

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 
 class Settling:
-    def __init__(self) -> None:
+    def __init__(self, error: LocalProtocolError | None = None) -> None:
         self.is_current = True
         self.done_count = 0
+        self.error = error
 
     def done(self) -> None:
+        if self.error is not None:
+            raise self.error
         self.done_count += 1
 
     def retry(self, delay: float) -> None: ...
@@ -40,12 +43,14 @@ class FakeBroker:
         self.batches = list(batches)
         self.said: list[Any] = []
         self.outcomes: list[PolyMQError | None] = []
+        self.repeated: set[int] = set()
 
     async def __aenter__(self) -> FakeBroker:
         self.said.append("open")
         return self
 
-    def subscribe(self, topic: str, group: str, *, window: int, begin: Any) -> FakeBroker:
+    def subscribe(self, topic: str, group: str, *, window: int, begin: Any, holds: bool) -> FakeBroker:
+        assert holds, "a target that is away for long is no reason to give anything back"
         self.said.append((topic, group, window, begin))
         return self
 
@@ -54,8 +59,9 @@ class FakeBroker:
             await asyncio.Event().wait()
         return self.batches.pop(0)
 
-    async def publish_each(self, messages: list[Outgoing]) -> list[PolyMQError | None]:
+    async def publish_each(self, messages: list[Outgoing], repeated: set[int]) -> list[PolyMQError | None]:
         self.said += messages
+        repeated |= self.repeated
         return self.outcomes
 
     async def close(self) -> None:
@@ -89,6 +95,18 @@ def test_messages_are_read_with_their_fields_and_settled_once() -> None:
 
     asyncio.run(go())
     assert broker.said == ["open", ("t", "g", 7, "last"), "open", "close"]
+
+
+def test_what_its_client_has_given_back_meanwhile_ends_nothing() -> None:
+    given_back, other = Settling(LocalProtocolError("given back before")), Settling()
+
+    async def go() -> None:
+        end = source(FakeBroker(batches=[[BrokerMessage(given_back, b"1"), BrokerMessage(other, b"2")]]))
+        await end.open()
+        await end.settle(await end.read() or [])
+
+    asyncio.run(go())
+    assert other.done_count == 1
 
 
 def test_a_group_of_rocketmq_gets_time_to_find_its_queues(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +154,11 @@ def test_a_target_counts_what_it_left_out_of_what_is_there() -> None:
         broker.outcomes = [ConnectionLost("l"), ConnectionLost("l")]
         assert await end.send(messages) == broker.outcomes
         assert not tally.dropped  # they come again
+        assert end.repeated == set()
         broker.outcomes = [None, None]
+        broker.repeated = {1}
         assert await end.send(messages) == [None, None]
+        assert end.repeated == {1}
         await end.close()
 
     asyncio.run(go())
@@ -147,7 +168,7 @@ def test_a_target_counts_what_it_left_out_of_what_is_there() -> None:
 
 def test_a_target_that_is_not_open_refuses() -> None:
     class Closed(FakeBroker):
-        async def publish_each(self, messages: list[Outgoing]) -> list[PolyMQError | None]:
+        async def publish_each(self, messages: list[Outgoing], repeated: set[int]) -> list[PolyMQError | None]:
             raise LocalProtocolError("not connected")
 
     async def go() -> None:

@@ -56,10 +56,10 @@ def outgoing(count: int) -> list[Outgoing]:
     return [Outgoing("q", b"m%dm" % number) for number in range(count)]
 
 
-def publish(server: Confirming, messages: list[Outgoing]) -> list[Any]:
+def publish(server: Confirming, messages: list[Outgoing], repeated: set[int] | None = None) -> list[Any]:
     async def run() -> list[Any]:
         async with server:
-            return await broker_phpmq.PhpmqLink(server.address, OPTIONS).publish_each(messages)
+            return await broker_phpmq.PhpmqLink(server.address, OPTIONS).publish_each(messages, set() if repeated is None else repeated)
 
     return asyncio.run(run())
 
@@ -76,10 +76,20 @@ def test_a_message_that_a_server_does_not_want_is_found_and_the_others_are_there
     messages = outgoing(10)
     messages[bad] = Outgoing("q", b"BAD")
     server = Confirming(tmp_path, unwanted=b"BAD")
-    outcomes = publish(server, messages)
+    repeated: set[int] = set()
+    outcomes = publish(server, messages, repeated)
     assert [type(outcome) for outcome in outcomes] == [LocalProtocolError if number == bad else type(None) for number in range(10)]
     # In the order in which they were sent, some of them twice.
     assert list(dict.fromkeys(sorted(server.taken))) == [b"m%dm" % number for number in range(10) if number != bad]
+    assert {number for number in range(10) if server.taken.count(b"m%dm" % number) > 1} <= repeated
+    assert bad in repeated
+
+
+def test_a_server_that_is_lost_has_been_sent_nothing_twice(tmp_path: Path) -> None:
+    repeated: set[int] = set()
+    server = Confirming(tmp_path, takes_nothing=True)
+    assert {type(outcome) for outcome in publish(server, outgoing(8), repeated)} == {ConnectionLost}
+    assert repeated < set(range(8))
 
 
 def test_a_server_that_ends_once_does_not_refuse_a_message(tmp_path: Path) -> None:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from polymq.core.access import ANONYMOUS, STRANGER, Principal
 from polymq.core.interest.targets import Target
 from polymq.core.views import PeerView
-from polymq.errors import Refusal, RefusalCode
+from polymq.errors import Refusal
 from polymq.gateways.contract import BaseGateway
 from polymq.gateways.effects import Ask, Close, Pause, Resume, Send, SetTimer, TimerName, Upgrade
 from polymq.gateways.login import Denied, Login
 from polymq.gateways.nats.pings import PingPolicy, Pings
 from polymq.gateways.nats.publishing import Publishing
 from polymq.gateways.nats.relogin import Revision, judge
+from polymq.gateways.nats.sharing import Memberships
 from polymq.gateways.nats.sheets import write_messages
+from polymq.gateways.nats.subscribing import note_questions, refused, subscribe_problem
 from polymq.limits import (
     NATS_BULKY_SIZE_BYTES,
     NATS_NS_PER_TURN_MAX,
@@ -31,22 +33,16 @@ from polymq.limits import (
 from polymq.protocols.nats import problems
 from polymq.protocols.nats.commands import PeerKind
 from polymq.protocols.nats.decode import Decoder
-from polymq.protocols.nats.encode import (
-    OK,
-    PING,
-    PONG,
-    SidTable,
-    error_line,
-)
+from polymq.protocols.nats.encode import OK, PING, PONG, SidTable, error_line
 from polymq.protocols.nats.events import Connect, PeerError, Ping, Pong, Publishes, SilentClose, Subscribe, Unsubscribe, Violation
 from polymq.protocols.nats.identity import make_nonce
 from polymq.protocols.nats.info import FIRST_CONNECT, connect_problem, parse_connect
 from polymq.protocols.nats.problems import CloseReason
-from polymq.protocols.nats.subjects import RESERVED_QUEUE, has_many_tokens, is_valid_subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from polymq.core.group import Delivery
     from polymq.core.interest.targets import Entry
     from polymq.gateways.contract import Peer
     from polymq.gateways.effects import Effect
@@ -67,13 +63,6 @@ _STALL_NS: Final = 10_000_000
 _NS_PER_SECOND: Final = 1_000_000_000
 
 log = logging.getLogger(__name__)
-
-
-def _refused(code: RefusalCode, event: Subscribe) -> bytes:
-    """Say why there is no such subscription."""
-    if code in (RefusalCode.FORBIDDEN, RefusalCode.UNAUTHENTICATED):
-        return problems.subscription_forbidden(event.subject, event.queue)
-    return problems.SUBSCRIPTIONS_EXCEEDED if code is RefusalCode.LIMIT_REACHED else problems.INVALID_SUBJECT
 
 
 class NatsClient(BaseGateway):
@@ -97,6 +86,7 @@ class NatsClient(BaseGateway):
         self._sids = SidTable()
         self._nonce = make_nonce(house.random_bytes(_NONCE_RANDOM_BYTES)) if house.logins.signed else ""
         self._pings = Pings(PingPolicy.of_clients(house.settings), house.clock.monotonic_ns)
+        self._memberships = Memberships(house.work_groups, self._pings)
         self._attempt: NatsAttempt | None = None
         self._asked = 0
         self._awaited = False  # has to say something before a timer comes up
@@ -228,6 +218,7 @@ class NatsClient(BaseGateway):
             self.session.login(found)
             self._take_connect(self.connect)
             self._revision = Revision(self._rules, self._target, self.subscriptions)
+            self._memberships.revise(self.session, self._rules, effects)
 
     def _revise(self, revision: Revision, effects: list[Effect]) -> None:
         """Look at some of the subscriptions, and tell of those that are lost."""
@@ -409,6 +400,7 @@ class NatsClient(BaseGateway):
 
     def _pong(self, event: Pong, effects: list[Effect]) -> None:
         self._pings.answered()
+        self._memberships.answered()
 
     def _violation(self, event: Violation, effects: list[Effect]) -> None:
         self._fail(event.text, event.reason, effects)
@@ -439,32 +431,32 @@ class NatsClient(BaseGateway):
     # -- subscriptions ---------------------------------------------------------------------------------------------
 
     def _subscribe(self, event: Subscribe, effects: list[Effect]) -> None:
-        problem = self._subscribe_problem(event)
-        if problem is None and event.sid not in self.subscriptions:
-            tag = self._sids.add(event.sid)
+        problem = subscribe_problem(event, self._rules, self._house.settings, len(self.subscriptions) + len(self._memberships))
+        if problem is None and event.sid not in self.subscriptions and event.sid not in self._memberships:
             try:
-                self.subscriptions[event.sid] = self.session.listen(event.subject, self._target, tag=tag, queue=event.queue)
+                self._take_up(event)
             except Refusal as refusal:
-                self._sids.remove(tag)
-                problem = _refused(refusal.code, event)
+                problem = refused(refusal.code, event)
         if problem is not None:
             effects.append(Send(error_line(problem)))
         elif self._verbose:
             effects.append(Send(OK))
 
-    def _subscribe_problem(self, event: Subscribe) -> bytes | None:
-        settings = self._house.settings
-        if event.queue == RESERVED_QUEUE or not (self._rules is None or self._rules.may_listen(event.subject, event.queue)):
-            return problems.subscription_forbidden(event.subject, event.queue)
-        if has_many_tokens(event.subject, settings.subscription_tokens_max):
-            return problems.too_many_tokens(event.subject)
-        if 0 < settings.subscriptions_max <= len(self.subscriptions):
-            return problems.SUBSCRIPTIONS_EXCEEDED
-        return None if is_valid_subscription(event.subject) else problems.INVALID_SUBJECT
+    def _take_up(self, event: Subscribe) -> None:
+        if self._memberships.mean(event):
+            self._memberships.join(event, self.session, self)
+            return
+        tag = self._sids.add(event.sid)
+        try:
+            self.subscriptions[event.sid] = self.session.listen(event.subject, self._target, tag=tag, queue=event.queue)
+        except Refusal:
+            self._sids.remove(tag)
+            raise
 
     def _unsubscribe(self, event: Unsubscribe, effects: list[Effect]) -> None:
         if self._target.spent:
             self._forget_spent(self._target)
+        self._memberships.leave(event.sid, event.deliveries_max)
         entry = self.subscriptions.get(event.sid)
         if entry is not None:
             if event.deliveries_max > entry.given:
@@ -489,6 +481,7 @@ class NatsClient(BaseGateway):
 
     def _begin_anew(self) -> None:
         """End all subscriptions, however many: they are given nothing any more, and are taken out little by little."""
+        self._memberships.end()
         if self.subscriptions or self._target.hears is not None:
             self._house.broker.live.dismiss(self._target)
             sent_size_bytes = self._sids.payload_size_bytes
@@ -512,16 +505,23 @@ class NatsClient(BaseGateway):
             self._house.pressed = True
         self.out_message_count += target.pair_count
         if self._answering:
-            self._note_questions(batch, target)
+            note_questions(self._rules, batch, target)
         if target.spent:
             self._forget_spent(target)
 
-    def _note_questions(self, batch: LiveBatch, target: Target) -> None:
-        """Remember where the client may answer because it was asked."""
-        assert self._rules is not None
-        for place in range(target.pair_count):
-            if reply := batch.reply(target.pairs[2 * place]):
-                self._rules.heard(reply)
+    def deliver(self, delivery: Delivery, outbox: Outbox) -> None:
+        """Write what a work group gives."""
+        count, size_bytes = self._memberships.deliver(delivery, outbox, headers=self._headers)
+        self.out_message_count += count
+        self._sids.note_payload(size_bytes)
+
+    def full(self, effects: list[Effect]) -> None:
+        """Have work groups wait."""
+        self._memberships.hold(held=True)
+
+    def writable(self, effects: list[Effect]) -> None:
+        """Have them go on."""
+        self._memberships.hold(held=False)
 
     def _cut_off(self) -> None:
         """Give up a client that does not keep up: it is told nothing, and gets nothing more."""
@@ -559,6 +559,8 @@ class NatsClient(BaseGateway):
             self._fail(problems.CONNECTIONS_EXCEEDED, self._sent_away, effects)
         elif self._sent_away is not None:
             self._close(self._sent_away, effects)
+        elif self._closed_reason is not None:  # of a work group: as with NSQ, whoever comes again makes it anew
+            self._close(CloseReason.CLIENT_CLOSED, effects)
         else:
             if self._doubted:
                 self._reconsider(effects)
@@ -580,6 +582,7 @@ class NatsClient(BaseGateway):
             log.warning(text, self.peer.address, self.write_timeout_ns / _NS_PER_SECOND)
         self._house.dismiss(self, self._reason)
         self._house.broker.live.dismiss(self._target)
+        self._memberships.end()
         self.session.close()
 
     _handlers: ClassVar[Mapping[type[Event], Callable[[NatsClient, Any, list[Effect]], None]]] = {

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from polymq.gateways.nats.client import NatsClient
     from polymq.gateways.nats.cluster import Cluster
     from polymq.gateways.nats.figures import RouteFigures
+    from polymq.gateways.nats.sharing import WorkGroups
     from polymq.protocols.nats.info import ClientConnect, ServerInfo
     from polymq.protocols.nats.problems import CloseReason
     from polymq.protocols.nats.settings import NatsSettings
@@ -84,6 +85,8 @@ class House:
     # The process's connections of all kinds, and how many of them may be served: the rest has room only to be told so.
     taken: Callable[[], int] = lambda: 0
     taken_max: int = 1 << 31
+    # Queue groups whose members share a work group with other protocols'; None: there are none.
+    work_groups: WorkGroups | None = None
     reloaded_at_ns: int = 0  # when the configuration was read again; 0: never
     departed: Departed = field(default_factory=Departed)
     # Somebody who has just been given a message has more waiting than is good: whoever publishes had better wait.

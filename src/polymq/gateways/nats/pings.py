@@ -47,10 +47,23 @@ class PingPolicy:
 class Pings:
     """One connection's. Cost: one look at the clock per read."""
 
-    __slots__ = ("_asked_ns", "_first", "_heard_ns", "_monotonic_ns", "_policy", "_sent_ns", "_unanswered", "rtt_ns")
+    __slots__ = (
+        "_asked_ns",
+        "_first",
+        "_heard_ns",
+        "_monotonic_ns",
+        "_policy",
+        "_sent_count",
+        "_sent_ns",
+        "_unanswered",
+        "answered_count",
+        "rtt_ns",
+    )
 
     def __init__(self, policy: PingPolicy, monotonic_ns: Callable[[], int]) -> None:
         self.rtt_ns = 0  # of the last PING that was answered
+        self.answered_count = 0  # of all PINGs: they are answered in their order
+        self._sent_count = 0
         self._policy = policy
         self._monotonic_ns = monotonic_ns
         self._heard_ns = self._sent_ns = self._asked_ns = 0
@@ -75,9 +88,15 @@ class Pings:
 
     def answered(self) -> None:
         """Note a PONG."""
+        self.answered_count = min(self.answered_count + 1, self._sent_count)
         if self._unanswered:
             self.rtt_ns = self._monotonic_ns() - self._sent_ns
         self._unanswered = 0
+
+    def mark(self) -> int:
+        """Have one more PING sent behind something; gives its number, which `answered_count` has when that has been read."""
+        self._sent_count += 1
+        return self._sent_count
 
     def due(self, effects: list[Effect]) -> bool | None:
         """The timer has come up: say whether to send a PING now; None: the peer is not there any more."""
@@ -105,6 +124,7 @@ class Pings:
         return self._monotonic_ns() - max(self._asked_ns, self._heard_ns) if self._unanswered else 0
 
     def _note_sent(self, now_ns: int) -> None:
+        self._sent_count += 1
         if not self._unanswered:
             self._asked_ns = now_ns
         self._unanswered += 1

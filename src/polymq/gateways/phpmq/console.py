@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import Refusal
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from polymq.core.session import Session
-    from polymq.core.views import GroupView
+    from polymq.core.views import GroupView, TopicView
     from polymq.gateways.contract import Peer
     from polymq.gateways.effects import Effect
     from polymq.gateways.phpmq.house import House
@@ -37,6 +38,8 @@ _REFRESH_NS: Final = 500_000_000
 _TELNET: Final = re.compile(rb"\xff[\xfb-\xfe].", re.DOTALL)
 # Queues that one step looks at, at 20 us each.
 _STEP_QUEUES: Final = 250
+# A monitor over many queues has a fifth of the broker's time at most.
+_MONITOR_STEP_NS: Final = 20_000_000
 _GONE: Final = b"something went wrong\r\n"
 
 
@@ -51,6 +54,8 @@ class ConsoleGateway(BaseGateway):
         self._peer = peer
         self._step: Step | None = None
         self._monitoring = False
+        # Of the round of `monitor` that is under way: names that are left, and what was seen.
+        self._round: tuple[Iterator[str], pages.Seen] | None = None
         self._closing = False
 
     def opened(self, effects: list[Effect]) -> None:
@@ -85,6 +90,7 @@ class ConsoleGateway(BaseGateway):
     def _command(self, line: bytes, effects: list[Effect]) -> None:
         if self._monitoring:
             self._monitoring = False
+            self._round = None
             effects.append(SetTimer(TimerName.FLUSH, None))
         word, _, argument = line.strip().partition(b" ")
         argument = argument.strip()
@@ -95,6 +101,7 @@ class ConsoleGateway(BaseGateway):
                 effects.append(Send(pages.FAREWELL))
                 effects.append(Close("the console was left"))
             elif name == "monitor":
+                self._monitoring = True
                 self._monitor(effects)
             elif name in {"", "q"}:
                 effects.append(Send(_PROMPT))
@@ -187,8 +194,11 @@ class ConsoleGateway(BaseGateway):
 
     def _view(self, topic: str) -> GroupView | None:
         """Describe a queue."""
-        found = self._session.topic(topic, consumers=False)
-        return next((group for group in found.groups if group.name == self._group), None) if found is not None else None
+        return self._group_of(self._session.topic(topic, consumers=False))
+
+    def _group_of(self, topic: TopicView | None) -> GroupView | None:
+        """Give the group of a topic that is its queue."""
+        return next((group for group in topic.groups if group.name == self._group), None) if topic is not None else None
 
     def _find(self, queue: bytes) -> GroupView | None:
         topic = topic_of(queue)
@@ -217,17 +227,25 @@ class ConsoleGateway(BaseGateway):
     # -- watching --------------------------------------------------------------------------------------------------
 
     def _monitor(self, effects: list[Effect]) -> None:
-        """Show how it goes, now and every half second until another line comes."""
-        self._monitoring = True
-        rows: list[tuple[bytes, GroupView]] = []
-        names, more = self._session.topic_page("", _STEP_QUEUES)
-        for name in names:
-            queue, view = queue_of(name), self._view(name)
-            if queue is not None and view is not None:
-                rows.append((queue, view))
-        uptime_s, memory_bytes = self._process()
-        effects.append(Send(pages.monitor(rows, uptime_s=uptime_s, memory_bytes=memory_bytes, is_all=more is None)))
-        effects.append(SetTimer(TimerName.FLUSH, self._house.clock.monotonic_ns() + _REFRESH_NS))
+        """Look at some queues, and show how it goes when those were all; go on until another line comes, with pauses for the others' sake."""
+        if self._round is None:
+            self._round = self._names(), pages.Seen()
+        names, seen = self._round
+        looked = 0
+        for name in islice(names, _STEP_QUEUES):
+            looked += 1
+            queue, topic = queue_of(name), self._session.topic(name, consumers=False)
+            view = self._group_of(topic)
+            if queue is not None and topic is not None and view is not None:
+                seen.add(queue, view, topic)
+        pause_ns = _MONITOR_STEP_NS
+        if looked < _STEP_QUEUES:
+            self._round = None
+            pause_ns = _REFRESH_NS
+            uptime_s, memory_bytes = self._process()
+            clients = len(self._house.clients)
+            effects.append(Send(pages.monitor(seen, uptime_s=uptime_s, memory_bytes=memory_bytes, clients=clients)))
+        effects.append(SetTimer(TimerName.FLUSH, self._house.clock.monotonic_ns() + pause_ns))
 
     def ended(self) -> None:
         """Leave."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -11,10 +12,10 @@ from polymq.protocols.phpmq.ids import id_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from polymq.core.views import GroupView, QueuedView
+    from polymq.core.views import GroupView, QueuedView, TopicView
     from polymq.gateways.effects import Effect
 
-__all__ = ["CLEAR", "FAREWELL", "OK", "WELCOME", "help_text", "monitor", "no_queue", "refused", "search", "show", "unknown"]
+__all__ = ["CLEAR", "FAREWELL", "OK", "WELCOME", "Seen", "help_text", "monitor", "no_queue", "refused", "search", "show", "unknown"]
 
 OK: Final = b"OK\r\n"
 WELCOME: Final = b"Welcome to polymq's maintenance console for PHPMQ. Say help for its commands.\r\n"
@@ -140,17 +141,51 @@ def _queue_row(queue: bytes, view: GroupView) -> str:
     return f"{_name(queue):<{_NAME_WIDTH}}  {_held(view):>10} messages  {view.leased:>8} out  {view.consumer_count:>6} consumers"
 
 
-def monitor(rows: Sequence[tuple[bytes, GroupView]], *, uptime_s: float, memory_bytes: int, is_all: bool) -> bytes:
-    """Show the whole in a few lines, and the fullest queues with a bar each."""
-    held = sum(_held(view) for _queue, view in rows)
-    out = sum(view.leased for _queue, view in rows)
-    consumers = sum(view.consumer_count for _queue, view in rows)
+class Seen:
+    """What `monitor` has seen of the queues, one after the other: their sums, and the fullest ones. Takes the same room however many there are."""
+
+    def __init__(self) -> None:
+        self.queues = 0
+        self.messages = 0
+        self.out = 0
+        self.consumers = 0
+        self.size_bytes = 0
+        # The least full on top, and of two the one that was seen last.
+        self._fullest: list[tuple[int, int, bytes, GroupView]] = []
+
+    def add(self, queue: bytes, view: GroupView, topic: TopicView) -> None:
+        """See a queue."""
+        held = _held(view)
+        self.queues += 1
+        self.messages += held
+        self.out += view.leased
+        self.consumers += view.consumer_count
+        self.size_bytes += round(held * _mean_size_bytes(topic))
+        push = heapq.heappush if len(self._fullest) < _SHOWN_MAX else heapq.heappushpop
+        push(self._fullest, (held, -self.queues, queue, view))
+
+    @property
+    def fullest(self) -> list[tuple[bytes, GroupView]]:
+        """Give the fullest queues, the fullest first."""
+        return [(queue, view) for _held_count, _turn, queue, view in sorted(self._fullest, reverse=True)]
+
+
+def _mean_size_bytes(topic: TopicView) -> float:
+    """Tell how large a message of a topic is on the average: of those that came since the start, else of its log."""
+    if topic.message_count:
+        return topic.message_bytes / topic.message_count
+    count = sum(each.end - each.start for each in topic.partitions)
+    return sum(each.size_bytes for each in topic.partitions) / count if count else 0.0
+
+
+def monitor(seen: Seen, *, uptime_s: float, memory_bytes: int, clients: int) -> bytes:
+    """Show the whole in a few lines, and the fullest queues with a bar each. The size is about right: nobody adds up what is in a queue."""
     hours, seconds = divmod(int(uptime_s), 3600)
     lines = [
-        f"up {hours}:{seconds // 60:02d}:{seconds % 60:02d}   memory {_size(memory_bytes)}",
-        f"queues {len(rows)}{'' if is_all else '+'}   messages {held}   out {out}   consumers {consumers}",
+        f"up {hours}:{seconds // 60:02d}:{seconds % 60:02d}   memory {_size(memory_bytes)}   clients {clients}",
+        f"queues {seen.queues}   messages {seen.messages}   size ~{_size(seen.size_bytes)}   out {seen.out}   consumers {seen.consumers}",
     ]
-    fullest = sorted(rows, key=lambda row: -_held(row[1]))[:_SHOWN_MAX]
+    fullest = seen.fullest
     most = max([_held(view) for _queue, view in fullest], default=0)
     for queue, view in fullest:
         full = _held(view) * _BAR_WIDTH // most if most else 0

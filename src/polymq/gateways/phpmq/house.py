@@ -21,11 +21,12 @@ log = logging.getLogger(__name__)
 
 
 class House:
-    """One per broker. `closed` counts the connections that were closed for a reason, by it; `foreign_ids` what was no id of ours."""
+    """One per broker. `clients` are who is connected; `closed` counts the connections that were closed for a reason, by it; `foreign_ids` what was no id of ours."""
 
     def __init__(self, settings: PhpmqSettings, clock: Clock) -> None:
         self.settings = settings
         self.clock = clock
+        self.clients: set[object] = set()
         self.closed: Counter[str] = Counter()
         self.foreign_ids = 0
         # Lines that were written in the minute that began then, by reason; and what was left out.

@@ -96,6 +96,7 @@ class PhpmqGateway(BaseGateway):
 
     def opened(self, effects: list[Effect]) -> None:
         """Put TLS in place, where this is for those who speak it."""
+        self._house.clients.add(self)
         if self._make_tls is not None:
             effects.append(Upgrade(self._make_tls()))
 
@@ -325,6 +326,7 @@ class PhpmqGateway(BaseGateway):
 
     def ended(self) -> None:
         """Leave: what is out waits for somebody else at once."""
+        self._house.clients.discard(self)
         if self._subscription is not None:
             self._session.give_back(self._subscription)
         self._session.close()

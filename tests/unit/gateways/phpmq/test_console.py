@@ -122,11 +122,42 @@ def test_monitor_goes_on_until_something_is_said(filled: World) -> None:
     text = person.say("monitor")
     assert "up 1:02:05" in text
     assert "64.0 MiB" in text
-    assert "queues 3   messages 6   out 2   consumers 1" in text
+    assert "queues 3   messages 6   size ~" in text
+    assert "out 2   consumers 1" in text
     assert text.index("Bar") < text.index("Foo")
     assert "queues 3" in Console.text(person.timer(TimerName.FLUSH))
     assert person.say("q") == "phpmq > "
     assert person.timer(TimerName.FLUSH) == []
+
+
+def test_monitor_looks_at_all_queues_some_in_a_turn(filled: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "_STEP_QUEUES", 3)
+    person = Console(filled)
+    begun_ns = filled.clock.monotonic_ns()
+    (timer,) = person.send(b"monitor\n")
+    assert timer == SetTimer(TimerName.FLUSH, begun_ns + console._MONITOR_STEP_NS)
+    shown, again = person.timer(TimerName.FLUSH)
+    assert "queues 3" in Console.text([shown])
+    assert again == SetTimer(TimerName.FLUSH, begun_ns + console._REFRESH_NS)
+    # The next round begins anew, and a word ends it in its middle.
+    assert [type(effect) for effect in person.timer(TimerName.FLUSH)] == [SetTimer]
+    assert person.say("q") == "phpmq > "
+    assert person.timer(TimerName.FLUSH) == []
+    person.send(b"monitor\n")
+    assert "queues 3" in Console.text(person.timer(TimerName.FLUSH))
+
+
+def test_monitor_counts_clients_and_adds_up_sizes(single: World) -> None:
+    house = house_of(single)
+    clients = [Client(single, house) for _ in range(3)]
+    for client in clients:
+        client.gateway.opened([])
+    clients[0].send(frames.send("q", b"x" * 1024) * 4)
+    clients[0].turn()
+    assert "clients 3" in (text := Console(single, house).say("monitor"))
+    assert "messages 4   size ~4.0 KiB" in text
+    clients[1].gateway.ended()
+    assert "clients 2" in Console(single, house).say("monitor")
 
 
 def test_quit_and_clear(single: World) -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polymq.core.views import GroupView, QueuedView
+from polymq.core.views import GroupView, PartitionView, QueuedView, TopicView
 from polymq.gateways.phpmq import console_pages as pages
 from polymq.phpmq_limits import LISTED_QUEUES_MAX
 from polymq.wire.records import Message
@@ -37,10 +38,43 @@ def test_a_search_ends() -> None:
     assert pages.search(b"x")("", None, None, []) == b"No queue is called so.\r\n"
 
 
+def topic(**given: Any) -> TopicView:
+    return TopicView("", "t", False, False, 0, 0, **{"message_count": 0, "message_bytes": 0, "partitions": (), "groups": (), **given})
+
+
 def test_a_monitor_without_queues() -> None:
-    text = pages.monitor([], uptime_s=1.5, memory_bytes=5 << 40, is_all=False).decode()
-    assert "up 0:00:01   memory 5.0 TiB" in text
-    assert "queues 0+" in text
+    text = pages.monitor(pages.Seen(), uptime_s=1.5, memory_bytes=5 << 40, clients=3).decode()
+    assert "up 0:00:01   memory 5.0 TiB   clients 3" in text
+    assert "queues 0   messages 0   size ~0 B" in text
+
+
+def test_the_fullest_of_all_queues_are_shown_and_no_more() -> None:
+    seen = pages.Seen()
+    for number in range(1_000):
+        seen.add(b"q%d" % number, view(number, 1), topic())
+    text = pages.monitor(seen, uptime_s=1.5, memory_bytes=1, clients=0).decode()
+    assert f"queues 1000   messages {sum(range(1_001))}" in text
+    assert "out 1000   consumers 1000" in text
+    assert re.findall(r"^q(\d+) ", text, re.MULTILINE) == [str(number) for number in range(999, 979, -1)]
+    equal = pages.Seen()
+    for number in range(30):
+        equal.add(b"q%d" % number, view(7), topic())
+    assert [queue for queue, _ in equal.fullest] == [b"q%d" % number for number in range(20)]
+
+
+def test_the_size_of_what_waits_is_told_by_the_messages_before() -> None:
+    seen = pages.Seen()
+    seen.add(b"q", view(3, 1), topic(message_count=10, message_bytes=10_240))
+    assert seen.size_bytes == 4 * 1024
+    # Nothing has come since the start: its log says how large they are.
+    parts = tuple(
+        PartitionView(partition=each, number=1, epoch=1, epochs=(), start=10, end=20, readable=20, size_bytes=20 << each, failed="")
+        for each in range(2)
+    )
+    seen.add(b"r", view(10), topic(partitions=parts))
+    assert seen.size_bytes == 4 * 1024 + 30
+    seen.add(b"s", view(10), topic())
+    assert "size ~4.0 KiB" in pages.monitor(seen, uptime_s=1, memory_bytes=1, clients=0).decode()
 
 
 @given(st.text("ab*?[", max_size=8), st.text("ab?[]", max_size=10))
