@@ -48,7 +48,7 @@ def append(log: FakeLog, count: int, partition: int = 0) -> None:
 def planner(log: FakeLog, *, streaming: bool = True, **options: str) -> Planner:
     given = {"server": log.address, "subscribe": "orders", "startingOffsets": "earliest", "retryTimeoutMs": "0"} | options
     parsed = Options.parse(given, streaming=streaming)
-    return Planner(parsed, connect(log), sleep=lambda _: None)
+    return Planner(parsed, lambda _: connect(log), sleep=lambda _: None)
 
 
 def bounds(ranges: list[Range]) -> list[tuple[Place, int, int]]:
@@ -247,7 +247,7 @@ def test_an_idle_query_asks_the_broker_now_and_then_only(log: FakeLog) -> None:
     now = [100.0]
     pauses: list[float] = []
     parsed = Options.parse({"server": log.address, "subscribe": "orders"}, streaming=True)
-    plan = Planner(parsed, connect(log), sleep=pauses.append, monotonic=lambda: now[0])
+    plan = Planner(parsed, lambda _: connect(log), sleep=pauses.append, monotonic=lambda: now[0])
     plan.advance({}, None)
     now[0] += 0.01
     plan.advance({}, None)
