@@ -281,7 +281,8 @@ class Planner:
         found = max(self._nodes.offset_at(survey, place, time_ms * _NS_PER_MS), info.start)
         if found < info.readable:
             return found
-        if bound is self._options.starting and not self._options.late_start_is_latest:
+        is_start_behind_all = bound is self._options.starting and info.start < info.readable
+        if is_start_behind_all and not self._options.late_start_is_latest:
             text = f"{bound.name}: {place} has no record of {time_ms} ms since 1970 or later"
             raise ConfigError([f"{text}; startingOffsetsByTimestampStrategy latest starts at its end"])
         return LATEST
