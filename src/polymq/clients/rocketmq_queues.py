@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +29,7 @@ from polymq.protocols.rocketmq.unfold import RUN_SIZE_BYTES_MAX, is_packed, unfo
 from polymq.rocketmq_limits import FRAME_SIZE_BYTES_MAX
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
@@ -59,11 +59,16 @@ _LOOKS_MAX: Final = 64
 # Topics of groups, which match no pattern of a user's.
 _OF_GROUPS: Final = re.compile(r"%(RETRY|DLQ)%")
 _LASTING: Final = frozenset({RefusalCode.FORBIDDEN, RefusalCode.UNAUTHENTICATED, RefusalCode.GROUP_NOT_FOUND})
-_WITHOUT_GROUP: Final = {
+_PULLED: Final = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+_NUMBERS: Final = {
     RequestCode.GET_MIN_OFFSET: "the first offset",
     RequestCode.GET_MAX_OFFSET: "the last offset",
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: "an offset by time",
-    RequestCode.GET_EARLIEST_MSG_STORETIME: "the time of the first message",
 }
 
 
@@ -327,35 +332,42 @@ class QueueClient:
         answer = self._ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, [self._about(queue)])[0]
         return answer.is_success and answer.number("timestamp") < 0
 
-    def pull(self, queue: MessageQueue, offset: int, count_max: int, expression: str = "*") -> Pulled:
-        """Ask for messages from an offset on; nothing is waited for."""
-        ext = {
-            "consumerGroup": self._group,
-            **self._about(queue),
-            "queueOffset": str(offset),
-            "maxMsgNums": str(count_max),
-            "sysFlag": str(int(PullFlag.SUBSCRIPTION)),
-            "commitOffset": "0",
-            "suspendTimeoutMillis": "0",
-            "subscription": expression,
-            "subVersion": "0",
-            "expressionType": "TAG",
-        }
-        answer = self._ask(self._address(queue), RequestCode.PULL_MESSAGE, [ext])[0]
-        if answer.code not in (
-            ResponseCode.SUCCESS,
-            ResponseCode.PULL_NOT_FOUND,
-            ResponseCode.PULL_RETRY_IMMEDIATELY,
-            ResponseCode.PULL_OFFSET_MOVED,
-        ):
-            raise refused(answer, f"a pull from {queue.topic}, queue {queue.queue_id} of {queue.broker_name}")
-        return Pulled(
-            answer.number("nextBeginOffset"),
-            Extent(answer.number("minOffset"), answer.number("maxOffset")),
-            answer.body if answer.is_success else b"",
-            is_moved=answer.code == ResponseCode.PULL_OFFSET_MOVED,
-            is_removing=answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and "REMOVING" in answer.remark,
-        )
+    def pull(self, queue: MessageQueue, offsets: Sequence[int], count_max: int, expression: str = "*") -> list[Pulled]:
+        """Ask for messages from each of some offsets on; nothing is waited for. Gives the answers up to the first that says no.
+
+        Several offsets are for who knows where the next pulls will begin, and need not wait for one after the other.
+        """
+        questions = [
+            {
+                "consumerGroup": self._group,
+                **self._about(queue),
+                "queueOffset": str(offset),
+                "maxMsgNums": str(count_max),
+                "sysFlag": str(int(PullFlag.SUBSCRIPTION)),
+                "commitOffset": "0",
+                "suspendTimeoutMillis": "0",
+                "subscription": expression,
+                "subVersion": "0",
+                "expressionType": "TAG",
+            }
+            for offset in offsets
+        ]
+        found: list[Pulled] = []
+        for answer in self._ask(self._address(queue), RequestCode.PULL_MESSAGE, questions):
+            if answer.code not in _PULLED:
+                if found:
+                    break
+                raise refused(answer, f"a pull from {queue.topic}, queue {queue.queue_id} of {queue.broker_name}")
+            found.append(
+                Pulled(
+                    answer.number("nextBeginOffset"),
+                    Extent(answer.number("minOffset"), answer.number("maxOffset")),
+                    answer.body if answer.is_success else b"",
+                    is_moved=answer.code == ResponseCode.PULL_OFFSET_MOVED,
+                    is_removing=answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and "REMOVING" in answer.remark,
+                )
+            )
+        return found
 
     def commit(self, positions: Mapping[MessageQueue, int]) -> None:
         """Tell brokers where the group is: only for people to see."""
@@ -372,7 +384,7 @@ class QueueClient:
     def _stored_at(self, queue: MessageQueue, offset: int) -> tuple[int, int] | None:
         """Look at the first message from an offset on: its offset, and when it was stored, in ms; None if there is none."""
         for _ in range(_LOOKS_MAX):
-            pulled = self.pull(queue, offset, 1)
+            pulled = self.pull(queue, [offset], 1)[0]
             if pulled.run:
                 found = unfold(pulled.run, offset, 2**63 - 1)
                 if found.count:
@@ -390,7 +402,7 @@ class QueueClient:
                 part = some[first : first + _TOGETHER_MAX]
                 for queue, answer in zip(part, self._ask(address, code, [{**self._about(each), **more} for each in part]), strict=True):
                     if not answer.is_success:
-                        raise refused(answer, f"{_WITHOUT_GROUP[code]} of {queue.topic}, queue {queue.queue_id} of {queue.broker_name}")
+                        raise refused(answer, f"{_NUMBERS[code]} of {queue.topic}, queue {queue.queue_id} of {queue.broker_name}")
                     found[queue] = answer.number("offset")
         return found
 
