@@ -32,7 +32,7 @@ def test_defaults() -> None:
     assert options.name_servers == ("127.0.0.1:9876",)
     assert (options.topics, options.pattern, options.assigned) == (("orders",), "", {})
     assert (options.starting, options.ending) == (Bound("latest", {}), Bound("latest", {}))
-    assert parse(streaming=False).starting == Bound("earliest", {})
+    assert parse(False).starting == Bound("earliest", {})
     assert (options.records_per_trigger_max, options.partitions_min, options.records_per_partition_max) == (None, 1, 250_000)
     assert (options.fail_on_data_loss, options.expression, options.tags, options.columns) == (True, "*", (), tuple(COLUMNS))
     assert (options.pull_count, options.retry_seconds, options.group, options.commits) == (32, 60.0, "polymq-spark", False)
@@ -67,9 +67,9 @@ def test_bounds() -> None:
     text = '{"orders": {"broker-a": {"0": 5, "1": -2}}}'
     assert parse(startingOffsets=text).starting == Bound("earliest", numbers)
     assert parse(startingOffsets="EARLIEST").starting == Bound("earliest", {})
-    assert parse(streaming=False, endingOffsets='{"orders": {"b": {"0": -1}}}').ending == Bound("latest", {"orders": {"b": {0: -1}}})
+    assert parse(False, endingOffsets='{"orders": {"b": {"0": -1}}}').ending == Bound("latest", {"orders": {"b": {0: -1}}})
     assert parse(startingTimestamp="17").starting == Bound("latest", {}, time_ms=17)
-    assert parse(streaming=False, endingTimestamp="17").ending == Bound("latest", {}, time_ms=17)
+    assert parse(False, endingTimestamp="17").ending == Bound("latest", {}, time_ms=17)
     times = parse(startingOffsetsByTimestamp='{"orders": {"b": {"0": 99}}}').starting
     assert times == Bound("earliest", {"orders": {"b": {0: 99}}}, are_times=True)
 
