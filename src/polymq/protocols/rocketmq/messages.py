@@ -46,6 +46,8 @@ __all__ = [
 ORIGIN_ROCKETMQ: Final = 2
 MAGIC: Final = 0xDAA320A7
 MAGIC_2: Final = 0xDAA320AB
+# What fills the end of a broker's file; nothing is in it.
+_MAGIC_BLANK: Final = 0xCBD43194
 
 # The first byte of a second extra, which is the body as its sender has packed it.
 PACKED: Final = b"\x02"
@@ -55,6 +57,7 @@ _FIELDS_SIZE_MAX: Final = 8 * PROPERTIES_SIZE_BYTES_MAX
 _NO_HOST: Final = b"\x7f\0\0\1"
 _EXTRA_HEAD: Final = struct.Struct(">BBHiiq")
 _EXTRA_TAIL: Final = struct.Struct(">iiqiI")
+_STORED_START: Final = struct.Struct(">II")
 _STORED_HEAD: Final = struct.Struct(">IIIiiqqiq")
 _I64: Final = struct.Struct(">q")
 _HOST: Final = struct.Struct(">4si")
@@ -196,6 +199,10 @@ def decode_stored(view: bytes | memoryview) -> list[StoredMessage]:
     at = 0
     while at < len(data):
         try:
+            size, magic = _STORED_START.unpack_from(data, at)
+            if magic == _MAGIC_BLANK and _STORED_START.size <= size <= len(data) - at:
+                at += size
+                continue
             message, at = _read_stored(data, at)
         except struct.error as error:
             raise RemoteProtocolError("a stored message does not fit", fatal=False) from error
