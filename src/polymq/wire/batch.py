@@ -25,6 +25,7 @@ __all__ = [
     "MAGIC",
     "ORIGIN_NONE",
     "PRODUCER_BROKER",
+    "PRODUCER_PREPARED",
     "RECORD_OVERHEAD_BYTES",
     "VERSION",
     "BatchHeader",
@@ -51,6 +52,9 @@ COMPRESSION_MASK: Final = 0xF0
 # the extra of that origin in its first record (`read_note`).
 ORIGIN_NONE: Final = 0
 PRODUCER_BROKER: Final = -2
+# What a commit of prepared batches has appended: the producer's epoch is the number of the staging log, the sequence the
+# offset of the first record there (core/prepared_commit.py).
+PRODUCER_PREPARED: Final = -3
 # The body's distance takes the lower 24 bits of its word: all optional fields together stay below 16 MiB.
 BODY_AT_MASK: Final = 0xFFFFFF
 
