@@ -127,6 +127,7 @@ __all__ = [
     "PREPARED_FRAMES_PER_REQUEST_MAX",
     "PREPARED_FRAMES_PER_SINK_MAX",
     "PREPARED_HEAD_SIZE_BYTES_MAX",
+    "PREPARED_LATER_RECORDS_MAX",
     "PREPARED_MOVED_SIZE_BYTES_PER_TURN",
     "PREPARED_PARTS_PER_SINK_MAX",
     "PREPARED_REQUEST_SIZE_BYTES_MAX",
@@ -296,6 +297,8 @@ PREPARED_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024 * 1024
 # One request: the largest message fits, and checking and copying it takes 4 ms. Frames of a request: 5 us each.
 PREPARED_REQUEST_SIZE_BYTES_MAX: Final = 10 * 1024 * 1024
 PREPARED_FRAMES_PER_REQUEST_MAX: Final = 1024
+# Records of a sink that are for later: the due times of all go into one entry of the journal, 16 bytes each, when it commits.
+PREPARED_LATER_RECORDS_MAX: Final = 100_000
 PREPARED_HEAD_SIZE_BYTES_MAX: Final = 512 * 1024
 # What a commit appends in a turn, all sinks together or one: about a millisecond, and the frame that passes it.
 PREPARED_MOVED_SIZE_BYTES_PER_TURN: Final = 1024 * 1024

@@ -179,6 +179,12 @@ class Prepared:
             raise Refusal(RefusalCode.LIMIT_REACHED, f"{sink.name} has {limits.PREPARED_FRAMES_PER_SINK_MAX} prepared batches")
         if sum(each.size_bytes for each in parts) + size_bytes > limits.PREPARED_SIZE_BYTES_PER_SINK_MAX:
             raise Refusal(RefusalCode.LIMIT_REACHED, f"{sink.name} has prepared {limits.PREPARED_SIZE_BYTES_PER_SINK_MAX} bytes")
+        later = sum(frame.count for each in parts for frame in each.frames if frame.later) if any(row[2] for row in staged) else 0
+        later += sum(parse_header(view, 0).count for _topic, _partition, is_later, _expires, view in staged if is_later)
+        if later > limits.PREPARED_LATER_RECORDS_MAX:
+            raise Refusal(
+                RefusalCode.LIMIT_REACHED, f"{sink.name} has prepared {limits.PREPARED_LATER_RECORDS_MAX} records that are for later"
+            )
         if self.size_bytes + size_bytes > limits.PREPARED_SIZE_BYTES_MAX:
             raise Refusal(RefusalCode.LIMIT_REACHED, f"{limits.PREPARED_SIZE_BYTES_MAX} bytes are prepared in all")
 
