@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ from pyspark.errors import StreamingQueryException
 
 from polymq.clients.broker_sync import connect
 from polymq.clients.log import LogClient
+from polymq.testing.server import PolymqServer
 from polymq.wire.records import read_messages
+from tests.project.layout import ROOT
 
 from . import faulty_sink
-from .test_broker import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,18 +28,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    broker = Broker(tmp_path)
-    broker.start()
-    yield broker
-    assert broker.stop() == 0
+def broker(tmp_path: Path) -> Iterator[PolymqServer]:
+    with PolymqServer(tmp_path / "broker", deadline_seconds=60) as server:
+        yield server
 
 
-def messages_of(broker: Broker, topic: str) -> list[Any]:
+def messages_of(broker: PolymqServer, topic: str) -> list[Any]:
     """Everything that a topic has, by its log."""
     client = LogClient(broker.http)
     found = []
@@ -53,7 +52,7 @@ def messages_of(broker: Broker, topic: str) -> list[Any]:
     return found
 
 
-def bodies_of(broker: Broker, topic: str) -> list[bytes]:
+def bodies_of(broker: PolymqServer, topic: str) -> list[bytes]:
     return sorted(message.body for message in messages_of(broker, topic))
 
 
@@ -68,14 +67,14 @@ def put(folder: Path, number: int, rows: list[str]) -> None:
     temporary.rename(folder / f"{number:03d}.json")
 
 
-def run(frame: DataFrame, broker: Broker, checkpoint: Path, **options: str) -> StreamingQuery:
+def run(frame: DataFrame, broker: PolymqServer, checkpoint: Path, **options: str) -> StreamingQuery:
     writer = frame.writeStream.format("polymq").options(server=broker.http, topic="t", **options)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination(60)
     return query
 
 
-def test_a_batch_that_spark_repeats_is_there_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_a_batch_that_spark_repeats_is_there_once(spark: SparkSession, broker: PolymqServer, tmp_path: Path) -> None:
     for number in range(3):
         put(tmp_path / "in", number, [f"{number}.{row}" for row in range(100)])
     wanted = sorted(b"%d.%d" % (number, row) for number in range(3) for row in range(100))
@@ -98,19 +97,19 @@ def in_two_topics(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("value", "if(value like '%7', 'u', 't') as topic", "substr(value, 1, 3) as key")
 
 
-def run_faulty(frame: DataFrame, broker: Broker, folder: Path) -> None:
+def run_faulty(frame: DataFrame, broker: PolymqServer, folder: Path) -> None:
     writer = frame.writeStream.format("faulty_polymq").options(server=broker.http, path=str(folder / "faults"))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination(90)
 
 
-def kill(broker: Broker, seconds: float = 0.0) -> None:
+def kill(broker: PolymqServer, seconds: float = 0.0) -> None:
     time.sleep(seconds)
-    broker.stop(signal.SIGKILL)
+    broker.kill()
     broker.start()
 
 
-def test_lost_attempts_and_kills_of_the_broker_leave_each_row_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_lost_attempts_and_kills_of_the_broker_leave_each_row_once(spark: SparkSession, broker: PolymqServer, tmp_path: Path) -> None:
     cloudpickle.register_pickle_by_value(faulty_sink)  # type: ignore[no-untyped-call]
     spark.dataSource.register(faulty_sink.FaultySink)
     faults = tmp_path / "faults"
@@ -150,7 +149,7 @@ def test_lost_attempts_and_kills_of_the_broker_leave_each_row_once(spark: SparkS
     assert sorted(found) == [body for body in wanted if body.endswith(b"7")]
 
 
-def test_a_table_is_written_with_all_that_its_columns_say(spark: SparkSession, broker: Broker) -> None:
+def test_a_table_is_written_with_all_that_its_columns_say(spark: SparkSession, broker: PolymqServer) -> None:
     frame = spark.range(2000).selectExpr(
         "cast(id as string) as value",
         "concat('k', id % 7) as key",
@@ -188,3 +187,28 @@ def test_what_makes_no_sense_is_said(spark: SparkSession, columns: str, options:
     with pytest.raises(Exception, match="DATA_SOURCE") as raised:
         frame.write.format("polymq").mode("append").options(server="127.0.0.1:1", **options).save()
     assert said in str(raised.value)
+
+
+DOCUMENT = ROOT / "docs" / "SPARK_SINKS.md"
+ADDRESSES = {"4171": "http", "4150": "nsq", "4222": "nats", "9876": "rocketmq", "9100": "phpmq"}
+
+
+def test_every_snippet_of_the_document_runs(
+    spark: SparkSession, broker: PolymqServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cloudpickle.register_pickle_by_value(faulty_sink)  # type: ignore[no-untyped-call]
+    for sink in faulty_sink.FOREIGN:
+        spark.dataSource.register(sink)
+    text = DOCUMENT.read_text(encoding="utf-8")
+    names: dict[str, Any] = {"spark": spark, "__name__": "snippet"}
+    for found in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        code = found[1]
+        for port, name in ADDRESSES.items():
+            code = code.replace(f"127.0.0.1:{port}", getattr(broker, name))
+        code = re.sub(r'"((?:[a-z]+-)?checkpoint)"', lambda path: repr(str(tmp_path / path[1])), code)
+        exec(compile("\n" * text.count("\n", 0, found.start(1)) + code, str(DOCUMENT), "exec"), names)
+    assert len(bodies_of(broker, "alerts")) == 3 * 10
+    assert bodies_of(broker, "events") == [b"event %d" % n for n in range(10)]
+    for topic in ("nsq-alerts", "RocketAlerts", "phpmq-alerts"):
+        assert len(bodies_of(broker, topic)) == 10
