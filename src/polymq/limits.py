@@ -125,6 +125,18 @@ __all__ = [
     "PEEK_READ_SIZE_BYTES",
     "PEEK_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
+    "PREPARED_COMMIT_SIZE_BYTES_MAX",
+    "PREPARED_FRAMES_PER_REQUEST_MAX",
+    "PREPARED_FRAMES_PER_SINK_MAX",
+    "PREPARED_HEAD_SIZE_BYTES_MAX",
+    "PREPARED_LATER_RECORDS_MAX",
+    "PREPARED_MOVED_SIZE_BYTES_PER_TURN",
+    "PREPARED_PARTS_PER_SINK_MAX",
+    "PREPARED_REQUEST_SIZE_BYTES_MAX",
+    "PREPARED_SINKS_MAX",
+    "PREPARED_SINK_KEPT_NS_MIN",
+    "PREPARED_SIZE_BYTES_MAX",
+    "PREPARED_SIZE_BYTES_PER_SINK_MAX",
     "QUESTIONS_MAX",
     "QUESTIONS_PER_SERVER_MAX",
     "QUESTIONS_WAITING_MAX",
@@ -272,6 +284,28 @@ HTTP_SETTLE_SIZE_BYTES_MAX: Final = 64 * 1024
 # What one request for records may ask for; a reader that wants more asks again.
 HTTP_RECORDS_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 HTTP_RECORDS_SIZE_BYTES: Final = 8 * 1024 * 1024
+
+# Prepared batches. Sinks are queries that write, 300 bytes each, and remembered for as long as there is room, so that a batch that
+# was committed is known again; one that was used within this time is not forgotten for another. Parts are attempts of
+# tasks: Spark has as many as partitions, and a few lost ones. A frame is 256 KiB or less of one partition's records and
+# costs 200 bytes; a sink's are a batch of 16 GiB at most, or of as many partitions of topics. Bytes: a batch that is
+# larger is better cut (maxOffsetsPerTrigger), and what lies there is on the disk once more until it is committed.
+PREPARED_SINKS_MAX: Final = 10_000
+PREPARED_SINK_KEPT_NS_MIN: Final = 24 * 3600 * 1_000_000_000
+PREPARED_PARTS_PER_SINK_MAX: Final = 4096
+PREPARED_FRAMES_PER_SINK_MAX: Final = 65_536
+PREPARED_SIZE_BYTES_PER_SINK_MAX: Final = 8 * 1024 * 1024 * 1024
+PREPARED_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024 * 1024
+# One request: the largest message fits, and checking and copying it takes 4 ms. Frames of a request: 5 us each.
+PREPARED_REQUEST_SIZE_BYTES_MAX: Final = 10 * 1024 * 1024
+PREPARED_FRAMES_PER_REQUEST_MAX: Final = 1024
+# Records of a sink that are for later: the due times of all go into one entry of the journal, 16 bytes each, when it commits.
+PREPARED_LATER_RECORDS_MAX: Final = 100_000
+PREPARED_HEAD_SIZE_BYTES_MAX: Final = 512 * 1024
+# What a commit appends in a turn, all sinks together or one: about a millisecond, and the frame that passes it.
+PREPARED_MOVED_SIZE_BYTES_PER_TURN: Final = 1024 * 1024
+# The names of parts in a commit's or an abort's request: 4096 of 60 bytes, twice.
+PREPARED_COMMIT_SIZE_BYTES_MAX: Final = 512 * 1024
 
 # What a client says of itself before anybody has asked who it is: usually 300 bytes, kept as long as the connection
 # lasts. Reading the worst JSON of this size takes 10 ms; nsqd reads as much as a batch of messages may have.
@@ -488,6 +522,8 @@ assert HTTP_RECORDS_SIZE_BYTES <= HTTP_RECORDS_SIZE_BYTES_MAX
 assert HTTP_CHUNK_SIZE_BYTES_MAX <= OUTBOX_SIZE_BYTES_LOW
 assert MESSAGE_SIZE_BYTES_MAX < BATCH_SIZE_BYTES_MAX <= SEGMENT_SIZE_BYTES_MAX
 assert BATCH_SIZE_BYTES_TARGET < BATCH_SIZE_BYTES_MAX
+assert MESSAGE_SIZE_BYTES_MAX < PREPARED_REQUEST_SIZE_BYTES_MAX < PENDING_INPUT_SIZE_BYTES_MAX
+assert PREPARED_REQUEST_SIZE_BYTES_MAX < BATCH_SIZE_BYTES_MAX
 assert SEGMENT_SIZE_BYTES_FIRST < SEGMENT_SIZE_BYTES_MAX
 assert UNSYNCED_SIZE_BYTES_LOW < UNSYNCED_SIZE_BYTES_HIGH
 assert OUTBOX_SIZE_BYTES_LOW < OUTBOX_SIZE_BYTES_HIGH

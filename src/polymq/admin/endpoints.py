@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from polymq import limits
 from polymq.admin.health import show_health, show_statistics
 from polymq.admin.metrics import show_metrics
+from polymq.admin.prepared import abort, commit, prepare, show_prepared_topics
 from polymq.admin.records import read_records
 from polymq.admin.topics import list_topics, show_node, show_offset, show_topic
 from polymq.core.access import Action
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from polymq.admin.door import Door
     from polymq.wire.exchange import Request, Response, Retry
 
-__all__ = ["ENDPOINTS", "all_statistics"]
+__all__ = ["ENDPOINTS", "TAKING_ENDPOINTS", "all_statistics"]
 
 ENDPOINTS: Final[tuple[tuple[str, str, Callable[[Request, Door], Response | Retry]], ...]] = (
     ("GET", "/healthz", show_health),
@@ -27,6 +29,14 @@ ENDPOINTS: Final[tuple[tuple[str, str, Callable[[Request, Door], Response | Retr
     ("GET", "/v1/topics/{name}", show_topic),
     ("GET", "/v1/topics/{name}/{partition}/offset", show_offset),
     ("GET", "/v1/topics/{name}/{partition}/records", read_records),
+)
+
+# Those that take a body, and how large it may be.
+TAKING_ENDPOINTS: Final[tuple[tuple[str, str, Callable[[Request, Door], Response | Retry], int], ...]] = (
+    ("POST", "/v1/prepared/topics", show_prepared_topics, limits.PREPARED_COMMIT_SIZE_BYTES_MAX),
+    ("POST", "/v1/prepared/{sink}/parts/{part}", prepare, limits.PREPARED_REQUEST_SIZE_BYTES_MAX),
+    ("POST", "/v1/prepared/{sink}/commit", commit, limits.PREPARED_COMMIT_SIZE_BYTES_MAX),
+    ("POST", "/v1/prepared/{sink}/abort", abort, limits.PREPARED_COMMIT_SIZE_BYTES_MAX),
 )
 
 

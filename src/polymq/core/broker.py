@@ -17,6 +17,7 @@ from polymq.core.group import GroupKind
 from polymq.core.kernel import COPY_ROOM_PER_TURN, EFFORT_PER_TURN, Kernel
 from polymq.core.left_out import LeftOut
 from polymq.core.live import Live
+from polymq.core.prepared import Prepared
 from polymq.core.recovery import recover
 from polymq.core.session import Session
 from polymq.core.settings import CoreSettings
@@ -25,7 +26,7 @@ from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal, RefusalCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from polymq.core.access import Authorizer, Principal
     from polymq.core.followers import CatalogueListener
@@ -77,6 +78,7 @@ class Broker:
             latency_window_ns=self.settings.latency_window_ns if self.settings.latency_quantiles else 0,
         )
         self.catalogue = Catalogue(self.kernel)
+        self.prepared = Prepared(self.kernel, self.catalogue, expiry_ns=self.settings.prepared_expiry_ns)
         self.live = Live(random)
         self.kernel.make_topic = self._make_topic
         self.kernel.requeue_on_close = self.settings.requeue_on_close
@@ -95,7 +97,7 @@ class Broker:
 
     def start(self) -> None:
         """Take over what the data folder holds; raises StoreError."""
-        recover(self.kernel, self.catalogue, self.store.replay())
+        recover(self.kernel, self.catalogue, self.prepared, self.store.replay())
         self.store.forget_others(self.catalogue.next_number)
         self.kernel.leases.arm(self, self.kernel.monotonic_ns() + _HOUSEKEEPING_NS)
 
@@ -151,10 +153,14 @@ class Broker:
                 feeder.note()
         journal = self.store.journal
         if journal.wants_snapshot:
-            journal.begin_snapshot(self.catalogue.units())
+            journal.begin_snapshot(self._units())
         if journal.snapshotting:
             # Here everything that has changed is journaled, so what a unit says is true behind it.
             journal.continue_snapshot()
+
+    def _units(self) -> Iterator[Iterator[bytes]]:
+        yield from self.catalogue.units()
+        yield from self.prepared.units()
 
     def dispatch(self) -> list[Delivery]:
         """Hand out what can be handed out now. The slices are valid until the next turn's reads."""
@@ -206,7 +212,7 @@ class Broker:
     def snapshot(self) -> None:
         """Write everything that the journal stands for anew, attempts of what is out included: before a clean stop."""
         self.tick()
-        self.store.journal.snapshot(self.catalogue.units())
+        self.store.journal.snapshot(self._units())
 
     # -- housekeeping ----------------------------------------------------------------------------------------------
 
@@ -222,6 +228,7 @@ class Broker:
                 self._retain(topic)
         del self._to_look_at[:_TOPICS_PER_STEP]
         self._sweep()
+        self.prepared.look_after()
         self.kernel.leases.arm(self, now_ns + _HOUSEKEEPING_NS)
 
     def _expire(self, topic: Topic) -> None:
@@ -248,7 +255,7 @@ class Broker:
         wall_ns = self.kernel.wall_ns()
         unclaimed_age_ns = 0 if self.unclaimed_age_ns is None else self.unclaimed_age_ns(topic)
         for partition in topic.partitions:
-            if partition.log.end == partition.log.start:
+            if partition.log.end == partition.log.start or self.prepared.holds(partition.number):
                 continue
             keepers = [group for group in topic.groups.values() if group.kind is not GroupKind.LIVE]
             if keepers:
@@ -256,5 +263,7 @@ class Broker:
                 partition.log.retain(needed, now_ns=wall_ns, age_ns=self.settings.retention_age_ns, size_bytes=_NO_LIMIT)
             elif unclaimed_age_ns:
                 partition.log.retain(partition.log.end, now_ns=wall_ns, age_ns=unclaimed_age_ns, size_bytes=_NO_LIMIT)
-            if partition.schedule is not None and partition.schedule.log.end > partition.schedule.log.start:
+            if partition.schedule is None or self.prepared.holds(partition.schedule.log.number):
+                continue
+            if partition.schedule.log.end > partition.schedule.log.start:
                 partition.schedule.log.retain(partition.schedule.first_needed, now_ns=wall_ns, age_ns=0, size_bytes=0)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from polymq.core.group import Group
     from polymq.core.kernel import Kernel
     from polymq.core.policies import GroupPolicy, TopicPolicy
+    from polymq.core.ports import Log
 
 __all__ = ["Catalogue"]
 
@@ -47,7 +48,7 @@ class Catalogue:
         """Make a topic; raises Refusal when numbers have run out. Nobody reads it yet, so it holds everything."""
         assert partitions > 0
         assert (namespace, name) not in self.topics
-        numbers = [self._take_number() for _ in range(partitions)]
+        numbers = [self.take_number() for _ in range(partitions)]
         self._kernel.journal(
             journal_entries.catalogue("topic_created", namespace=namespace, name=name, numbers=numbers, sync=sync, ephemeral=ephemeral)
         )
@@ -75,7 +76,7 @@ class Catalogue:
     def add_partitions(self, topic: Topic, count: int) -> None:
         """Give a topic more partitions; its groups have them from their first message on. Raises Refusal when numbers have run out."""
         assert count > 0
-        numbers = [self._take_number() for _ in range(count)]
+        numbers = [self.take_number() for _ in range(count)]
         self._kernel.journal(journal_entries.catalogue("topic_grown", namespace=topic.namespace, name=topic.name, numbers=numbers))
         first = len(topic.partitions)
         logs = [self._kernel.store.create_log(number, sync=topic.sync) for number in numbers]
@@ -90,7 +91,8 @@ class Catalogue:
             group.grown(count)
             self._kernel.wake(group)
 
-    def _take_number(self) -> int:
+    def take_number(self) -> int:
+        """Give the number of a log that is to be made; raises Refusal when they have run out."""
         if self.next_number > limits.PARTITION_NUMBER_MAX:
             raise Refusal(RefusalCode.LIMIT_REACHED, "every partition number of this data folder has been used")
         self.next_number += 1
@@ -158,11 +160,19 @@ class Catalogue:
     def schedule(self, topic: Topic, partition: Partition) -> Schedule:
         """Give the schedule of a partition, made at its first deferred publish."""
         if partition.schedule is None:
-            number = self._take_number()
+            number = self.take_number()
             self._kernel.journal(journal_entries.catalogue("schedule_created", partition=partition.number, number=number))
             log = self._kernel.store.create_log(number, sync=topic.sync)
             partition.schedule = self.schedules[number] = Schedule(self._kernel, topic, partition, log)
         return partition.schedule
+
+    def log(self, number: int) -> Log | None:
+        """Give a partition's log, or that of its schedule; None if its topic is gone."""
+        found = self.owners.get(number)
+        if found is not None:
+            return found[1].log
+        schedule = self.schedules.get(number)
+        return None if schedule is None else schedule.log
 
     # -- groups ----------------------------------------------------------------------------------------------------
 

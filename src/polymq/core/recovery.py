@@ -22,6 +22,7 @@ from polymq.core.cursor_group import NOT_COMMITTED, CursorGroup
 from polymq.core.group import GroupKind
 from polymq.core.lease_window import LeaseWindow
 from polymq.core.policies import GroupPolicy, TopicPolicy
+from polymq.core.prepared_state import SinkReplay
 from polymq.core.releases import reconcile
 from polymq.core.schedule import Schedule, expand_runs
 from polymq.core.topic import Partition, Topic
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from polymq.core.catalogue import Catalogue
     from polymq.core.kernel import Kernel
+    from polymq.core.prepared import Prepared
 
 __all__ = ["recover"]
 
@@ -88,6 +90,7 @@ class _Replay:
         # Released offsets of a partition's schedule: (offset that the message gets in the partition, due time, whether
         # the batch has a note that says so).
         self.releases: dict[int, dict[int, tuple[int, int, bool]]] = {}
+        self.prepared = SinkReplay()
         self.next_number = 0
         self.next_group_id = 1
 
@@ -102,7 +105,11 @@ class _Replay:
 
     def catalogue(self, entry: bytes) -> None:
         change = orjson.loads(entry[1:])
-        getattr(self, "op_" + change.pop("op"))(**change)
+        op = change.pop("op")
+        if op.startswith("sink"):
+            self.prepared.apply(op, change)
+        else:
+            getattr(self, "op_" + op)(**change)
 
     def op_numbers(self, *, next_number: int, next_group_id: int) -> None:
         self.next_number = max(self.next_number, next_number)
@@ -157,6 +164,10 @@ class _Replay:
     def op_schedule_created(self, *, partition: int, number: int) -> None:
         self.schedules[partition] = number
         self.scheduled_for[number] = partition
+        self.next_number = max(self.next_number, number + 1)
+
+    def op_staging_log(self, *, number: int) -> None:
+        self.prepared.logs[number] = None
         self.next_number = max(self.next_number, number + 1)
 
     def op_group_created(self, **fields: Any) -> None:
@@ -401,7 +412,7 @@ _APPLY = {
 }
 
 
-def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> None:
+def recover(kernel: Kernel, catalogue: Catalogue, prepared: Prepared, journal: Iterable[bytes]) -> None:
     """Rebuild the catalogue from the journal; raises CorruptRecord.
 
     Ephemeral topics do not outlive a process: their logs are deleted. Cost: O(entries since the last snapshot).
@@ -439,7 +450,7 @@ def recover(kernel: Kernel, catalogue: Catalogue, journal: Iterable[bytes]) -> N
             # The process died while it kept the messages of a new topic until all of its groups were there.
             topic.release()
             catalogue.journal_held(topic)
-    if replay.cut:
+    if prepared.restore(replay.prepared) or replay.cut:
         # Others get these offsets, and what was noted about them must not come back and be taken to be about those.
         kernel.store.secure()
 

@@ -126,6 +126,16 @@ class Schedule:
         self._kernel.schedules.arm(self, due_ns)
         return ticket
 
+    def take_over(self, first: int, dues: array[int]) -> None:
+        """Have records wait that lie in the schedule's log already, from `first` on, each until its own time."""
+        for index, due_ns in enumerate(dues):
+            self._due.push(due_ns, first + index)
+        for at in range(0, len(dues), _WANTED_MAX):
+            pairs = [number for index, due_ns in enumerate(dues[at : at + _WANTED_MAX]) for number in (due_ns, first + at + index)]
+            self._kernel.journal(journal_entries.waiting(self.partition.number, journal_entries.integers(pairs)))
+        if len(self._due):
+            self._kernel.schedules.arm(self, self._due.first_due())
+
     def restore(self, offset: int, due_ns: int) -> None:
         """Recovery: a message waits."""
         self._due.push(due_ns, offset)

@@ -15,6 +15,7 @@ from polymq.core.bounds import admit
 from polymq.core.cursor_door import CursorDoor
 from polymq.core.group import GroupKind, Subscription
 from polymq.core.policies import NO_TOPIC_POLICY
+from polymq.core.prepared_door import PreparedDoor
 from polymq.core.rewinding import rewind
 from polymq.core.view_making import Latency, peer_unknown, producer_view, topic_view
 from polymq.core.windows import Windows
@@ -43,7 +44,7 @@ __all__ = ["Session"]
 _ALLOWED_MAX = 1024
 
 
-class Session(CursorDoor, Windows):
+class Session(CursorDoor, PreparedDoor, Windows):
     """What one principal may do. Every method raises Refusal with the reason when it may not or cannot."""
 
     def __init__(self, broker: Broker, principal: Principal) -> None:
@@ -58,8 +59,7 @@ class Session(CursorDoor, Windows):
         self.live_target: Target | None = None
         self._kernel = broker.kernel
         self._topics = broker.catalogue.topics
-        # What this session publishes to, found once: topics are looked up again when they have been deleted.
-        self._targets: dict[str, Topic] = {}
+        self._targets: dict[str, Topic] = {}  # what was published to, found once: looked up again if it was deleted
 
     def close(self) -> None:
         """End the session: its subscriptions end, and groups that lived by them go."""

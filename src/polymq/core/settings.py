@@ -25,6 +25,7 @@ class CoreSettings:
     latency_quantiles:    which quantiles of the time from publish to settle statistics show; none: it is not measured
     latency_window_ns:    over how much of the past
     requeue_on_close:     whether what a consumer holds waits for another as soon as it leaves, where a group's policy does not say
+    prepared_expiry_ns:   how long what a query's task has prepared waits for the commit
     slots_dense:          slots that a group's window may have before stragglers leave it; tests make it small
     """
 
@@ -37,4 +38,5 @@ class CoreSettings:
     latency_quantiles: tuple[float, ...] = ()
     latency_window_ns: int = 600 * _SECOND_NS
     requeue_on_close: bool = False
+    prepared_expiry_ns: int = _HOUR_NS
     slots_dense: int = SLOTS_DENSE

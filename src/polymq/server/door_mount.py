@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polymq.admin.door import Door, refuse
-from polymq.admin.endpoints import ENDPOINTS, all_statistics
+from polymq.admin.endpoints import ENDPOINTS, TAKING_ENDPOINTS, all_statistics
 from polymq.admin.tails import Tails
 from polymq.core.access import ANONYMOUS
+from polymq.protocols.http.decode import BodyRule
 from polymq.protocols.http.router import Route, Router
 from polymq.server.http_mount import guard, mount_http
 from polymq.server.mount import Mount, listen, port_of
@@ -23,7 +24,11 @@ __all__ = ["mount_door"]
 
 def mount_door(node: Node, address: Address, backlog: int) -> Mount:
     """Open the product's own HTTP door."""
-    router = Router([Route(method, path, function) for method, path, function in ENDPOINTS], refuse=refuse)
+    routes = [Route(method, path, function) for method, path, function in ENDPOINTS]
+    routes += [
+        Route(method, path, function, BodyRule(size_bytes_max=size, reads=True)) for method, path, function, size in TAKING_ENDPOINTS
+    ]
+    router = Router(routes, refuse=refuse)
     tails = Tails(node.pump.call_at, node.clock)
     door = Door(node.broker.session(ANONYMOUS), node.clock, node.broker.statistics, tails, node.folder_id)
     listener = listen("server.http", address, backlog)

@@ -29,6 +29,7 @@ __all__ = [
     "NO_PRODUCER",
     "ORIGIN_NONE",
     "PRODUCER_BROKER",
+    "PRODUCER_PREPARED",
     "RECORD_OVERHEAD_BYTES",
     "VERSION",
     "BatchHeader",
@@ -62,6 +63,9 @@ COMPRESSION_MASK: Final = 0xF0
 # the extra of that origin in its first record (`read_note`).
 ORIGIN_NONE: Final = 0
 PRODUCER_BROKER: Final = -2
+# What a commit of prepared batches has appended: the producer's epoch is the number of the staging log, the sequence the
+# offset of the first record there (core/prepared_commit.py).
+PRODUCER_PREPARED: Final = -3
 # The body's distance takes the lower 24 bits of its word: all optional fields together stay below 16 MiB.
 BODY_AT_MASK: Final = 0xFFFFFF
 

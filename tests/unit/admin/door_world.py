@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from polymq.admin.door import Door, refuse
-from polymq.admin.endpoints import ENDPOINTS
+from polymq.admin.endpoints import ENDPOINTS, TAKING_ENDPOINTS
 from polymq.core.access import ANONYMOUS
 from polymq.core.broker import Broker
 from polymq.core.settings import CoreSettings
+from polymq.protocols.http.decode import BodyRule
 from polymq.protocols.http.router import Route, Router
 from polymq.wire.records import check, parse_header, read_messages
 from tests.unit.core.conftest import World
@@ -71,7 +72,10 @@ class DoorWorld(World):
         self.broker.start()
         self.session = self.broker.session(ANONYMOUS)
         self.door = Door(self.session, self.clock, self.broker.statistics, node="n1")
-        self.router = Router([Route(*endpoint) for endpoint in ENDPOINTS], refuse=refuse)
+        taking = [
+            Route(method, path, function, BodyRule(size_bytes_max=size, reads=True)) for method, path, function, size in TAKING_ENDPOINTS
+        ]
+        self.router = Router([*(Route(*endpoint) for endpoint in ENDPOINTS), *taking], refuse=refuse)
 
     def log(self, number: int | None = None) -> ReadableLog:
         log = self.store.logs[next(iter(self.store.logs)) if number is None else number]

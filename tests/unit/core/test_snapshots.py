@@ -14,6 +14,7 @@ from polymq.core.catalogue import Catalogue
 from polymq.core.cursor_group import CursorGroup
 from polymq.core.kernel import Kernel
 from polymq.core.policies import GroupPolicy, TopicPolicy
+from polymq.core.prepared import Prepared
 from polymq.core.recovery import recover
 from polymq.core.work_group import WorkGroup
 from polymq.errors import Refusal
@@ -35,7 +36,7 @@ def recovered(world: World, journal: list[bytes]) -> dict[str, Any]:
     store.logs = dict(world.store.logs)
     kernel = Kernel(cast("Store", store), world.clock, FakeRandom(), slots_dense=world.settings.slots_dense)
     catalogue = Catalogue(kernel)
-    recover(kernel, catalogue, iter(journal))
+    recover(kernel, catalogue, Prepared(kernel, catalogue, expiry_ns=1), iter(journal))
     numbers = {"next_number": catalogue.next_number, "next_group_id": catalogue.next_group_id}
     return numbers | {name: topic_state(world, topic) for (_namespace, name), topic in catalogue.topics.items()}
 

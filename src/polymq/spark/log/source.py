@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
 
     from polymq.spark.log.offsets import Range
@@ -146,6 +147,18 @@ class PolyMQDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's names
         """Make the reader of a stream."""
         return PolyMQStreamReader(Options.parse(dict(self.options), streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Make the writer of a table: docs/SPARK_SINKS.md."""
+        from polymq.spark.sinks import polymq as sink
+
+        return sink.writer(dict(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802  Spark's names
+        """Make the writer of a stream."""
+        from polymq.spark.sinks import polymq as sink
+
+        return sink.stream_writer(dict(self.options), schema, overwrite)
 
 
 def register(spark: SparkSession) -> None:

@@ -1,0 +1,40 @@
+"""The sink into PHPMQ: each run over a connection of its own, confirmed by the server. A message is its content, so there is no room for an id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from polymq.clients.phpmq import PhpmqOptions
+from polymq.spark.sinks.foreign import SERVER, Kind, Reach, make_stream_writer, make_writer, server_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+    from pyspark.sql.types import StructType
+
+    from polymq.spark.option_values import OptionReader
+
+__all__ = ["stream_writer", "writer"]
+
+
+def _reach(reader: OptionReader) -> Reach:
+    return Reach(server_of(reader, "phpmq"), PhpmqOptions(legacy=reader.truth("phpmq.legacy", default=False)))
+
+
+_KIND: Final = Kind(
+    columns=("value", "topic", "ttl_seconds"),
+    options={"server": SERVER, "phpmq.legacy": "true: the older dialect, as the reference server speaks it"},
+    reach=_reach,
+    no_id="idColumn has no meaning for phpmq: its messages have no headers; put the id into the value",
+)
+
+
+def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+    """Make the writer of a table; raises ConfigError."""
+    return make_writer(_KIND, options, schema, overwrite=overwrite)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    """Make the writer of a stream; raises ConfigError."""
+    return make_stream_writer(_KIND, options, schema, overwrite=overwrite)
