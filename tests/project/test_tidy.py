@@ -47,6 +47,7 @@ UNTESTED = {
     "polymq.server.mount": "covered by tests/unit/server/test_mounts.py, which mounts everything",
     "polymq.server.nsq_mount": "covered by tests/unit/server/test_mounts.py, which mounts everything",
     "polymq.server.ports": "protocols only",
+    "polymq.spool.settings": "values only",
     "polymq.testing.__init__": "names only, looked up by tests/interop/test_pytest_plugin.py",
     "polymq.testing.clients": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.deliveries": "a part of the ledger: covered by its test",
