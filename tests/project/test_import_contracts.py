@@ -58,6 +58,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = (
             "polymq.clients",
             "polymq.admin",
             "polymq.store",
+            "polymq.spool",
+            "polymq.spark",
             "polymq.wire",
             "polymq._build",
             "polymq.__version__",

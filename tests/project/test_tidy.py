@@ -55,6 +55,7 @@ UNTESTED = {
     "polymq.spark.sinks.phpmq": "covered by tests/unit/spark/sinks/test_foreign.py, run by tests/interop/test_spark_sinks.py",
     "polymq.spark.sinks.rocketmq": "covered by tests/unit/spark/sinks/test_foreign.py, run by tests/interop/test_spark_sinks.py",
     "polymq.spark.sinks.polymq": "run by tests/spark/test_sink_polymq.py: it needs Spark's tasks",
+    "polymq.spool.settings": "values only",
     "polymq.testing.__init__": "names only, looked up by tests/interop/test_pytest_plugin.py",
     "polymq.testing.clients": "a part of the simulator: covered by tests/sim, where planted bugs prove that it sees them",
     "polymq.testing.deliveries": "a part of the ledger: covered by its test",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from types import TracebackType
 
-    from polymq.clients.nsq import NsqMessage
+    from polymq.clients.nsq import NsqBatch, NsqMessage
 
 __all__ = ["HandlerOptions", "NsqSubscriber"]
 
@@ -208,6 +208,22 @@ class NsqSubscriber:
             found.append(message)
             message = self._pop()
         return found
+
+    async def take_batches(self) -> list[tuple[str, NsqBatch]]:
+        """Wait for batches and take all that have come, with the servers that they are from; none once this is closed.
+
+        For who makes no object of a message. Raises as iterating does; not to be mixed with it.
+        """
+        while not self._closed:
+            found: list[tuple[str, NsqBatch]] = []
+            for address, consumer in list(self._consumers.items()):
+                while (batch := consumer.take()) is not None:
+                    found.append((address, batch))
+            if found:
+                return found
+            self._raise_failure()
+            await self._change()
+        return []
 
     async def run(self, handler: Callable[[NsqMessage], Awaitable[None]], *, concurrency: int = 1) -> None:
         """Have `handler` called for every message, for so many at a time, until closed; raises as iterating does.
