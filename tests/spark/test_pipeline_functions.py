@@ -30,14 +30,17 @@ def settings(spark: SparkSession) -> Iterator[None]:
 def messages(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
     """Make messages: of topic a, at offsets from 0 on, a second apart, unless a row says otherwise."""
     full = [
-        {"value": b"{}", "topic": "a", "partition": 0, "offset": number, "timestamp": BEGIN + timedelta(seconds=number), "headers": []} | row
+        {"value": b"{}", "topic": "a", "partition": 0, "offset": number, "timestamp": BEGIN + timedelta(seconds=number), "headers": []}
+        | row
         for number, row in enumerate(rows)
     ]
     return spark.createDataFrame([tuple(row.get(name) for name in COLUMNS) for row in full], SCHEMA)
 
 
 def test_bronze_keeps_all_and_adds_size_and_date(spark: SparkSession) -> None:
-    frame = bronze.archived(messages(spark, {"value": b"\xff\x00"}, {"value": None, "timestamp": None}, {"timestamp": BEGIN.replace(hour=23, minute=59)}))
+    frame = bronze.archived(
+        messages(spark, {"value": b"\xff\x00"}, {"value": None, "timestamp": None}, {"timestamp": BEGIN.replace(hour=23, minute=59)})
+    )
     assert [each.split()[0] for each in bronze.SCHEMA.replace("<key: string, value: binary>", "").split(", ")] == frame.columns
     first, second, third = frame.orderBy("offset").collect()
     assert (bytes(first.value), first["size"], first.date) == (b"\xff\x00", 2, "2026-05-01")
@@ -48,7 +51,11 @@ def test_a_name_too_long_for_a_folder_is_cut_and_kept(spark: SparkSession) -> No
     long, odd, fine = "a" * 400, "/" * 100, "b" * 200
     found = bronze.archived(messages(spark, {"topic": long}, {"topic": odd}, {"topic": fine})).orderBy("offset").collect()
     assert [len(row.topic) < 120 for row in found] == [True, True, False]
-    assert [[(each.key, bytes(each.value).decode()) for each in row.headers] for row in found] == [[("polymq-topic", long)], [("polymq-topic", odd)], []]
+    assert [[(each.key, bytes(each.value).decode()) for each in row.headers] for row in found] == [
+        [("polymq-topic", long)],
+        [("polymq-topic", odd)],
+        [],
+    ]
     assert found[0].topic != found[1].topic
 
 
@@ -94,11 +101,22 @@ def test_bodies_are_decoded_and_every_other_one_has_its_reason(spark: SparkSessi
     assert (fits[0]["id"], fits[0]["who"], fits[0]["items"], fits[0]["price"]) == (1, {"name": "x"}, ["a", "b"], None)
     assert (fits[1]["price"], fits[10]["x:y"], fits[10]["`"]) == (1.5, {"z<": 1}, 2)
     reasons = {offset: reason for offset, (reason, _) in misfits.items()}
-    assert reasons == {2: "not UTF-8", 3: "not JSON", 4: "not a JSON object", 5: "not a JSON object", 6: "not JSON", 7: "no body", 8: "not JSON", 9: "not JSON"}
+    assert reasons == {
+        2: "not UTF-8",
+        3: "not JSON",
+        4: "not a JSON object",
+        5: "not a JSON object",
+        6: "not JSON",
+        7: "no body",
+        8: "not JSON",
+        9: "not JSON",
+    }
 
 
 def test_what_does_not_fit_a_schema_says_what_it_looks_like(spark: SparkSession) -> None:
-    _, fits, misfits = decode(spark, b'{"id": "x"}', b'{"id": 1.5}', b'{"id": {"a": 1}}', b'{"id": 7, "new": 1}', b'{"id": null}', seen="OBJECT<id: BIGINT>")
+    _, fits, misfits = decode(
+        spark, b'{"id": "x"}', b'{"id": 1.5}', b'{"id": {"a": 1}}', b'{"id": 7, "new": 1}', b'{"id": null}', seen="OBJECT<id: BIGINT>"
+    )
     assert fits == {3: {"id": 7}, 4: {"id": None}}
     assert misfits[0] == ("does not fit version 1 of the schema", "OBJECT<id: STRING>")
     assert set(misfits) == {0, 1, 2}
@@ -162,13 +180,22 @@ def test_traffic_counts_per_topic_protocol_and_minute(spark: SparkSession) -> No
 
 
 def test_groups_are_increases_of_counters_and_levels(spark: SparkSession) -> None:
-    def at(minute: float, settled: float | None, depth: float, *, started: float = 1.0, requeues: float = 0.0, p99: float | None = None) -> tuple[Any, ...]:
+    def at(
+        minute: float, settled: float | None, depth: float, *, started: float = 1.0, requeues: float = 0.0, p99: float | None = None
+    ) -> tuple[Any, ...]:
         counters = (settled, settled, requeues, 1.0, 0.0, 0.0, 0.0)
         moment = BEGIN + timedelta(minutes=minute)
         return (moment, started, "", "a", "g", *counters, depth, 0.0, 0.0, 1.0, None, None, p99, "2026-05-01")
 
     frame = spark.createDataFrame(
-        [at(0, 100, 5), at(0.5, 110, 9, p99=0.25), at(1, 130, 2, requeues=4), at(1.5, 7, 0, started=2.0), at(2, None, 0)], gold.STATISTICS_SCHEMA
+        [
+            at(0, 100.0, 5.0),
+            at(0.5, 110.0, 9.0, p99=0.25),
+            at(1, 130.0, 2.0, requeues=4.0),
+            at(1.5, 7.0, 0.0, started=2.0),
+            at(2, None, 0.0),
+        ],
+        gold.STATISTICS_SCHEMA,
     )
     rows = gold.groups(frame).orderBy("minute").collect()
     assert [row.settled for row in rows] == [10, 20 + 7, None]

@@ -92,11 +92,14 @@ class Runner:
     def once(self) -> Seen:
         """Take in what is there now, through all layers, and end. Raises what a layer raises again and again."""
         self._check_checkpoint(self._config.storage / CHECKPOINT_FOLDER)
-        self._insist("bronze", self._bronze_once)
-        self._insist("silver", self._silver)
-        self._attempt("statistics", self._sample)
-        self._insist("gold", self._gold)
-        self._attempt("compaction", self._tidy)
+        try:
+            self._insist("bronze", self._bronze_once)
+            self._insist("silver", self._silver)
+            self._attempt("statistics", self._sample)
+            self._insist("gold", self._gold)
+            self._attempt("compaction", self._tidy)
+        finally:
+            self._close()
         return self.seen
 
     def run(self, tick: Callable[[Seen], None] = lambda _: None) -> Seen:
@@ -122,6 +125,7 @@ class Runner:
                 time.sleep(_TICK_SECONDS)
         finally:
             self._end_query()
+            self._close()
         return self.seen
 
     def stop(self) -> None:
@@ -180,6 +184,10 @@ class Runner:
             while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
                 time.sleep(0.05)
             query.stop()
+
+    def _close(self) -> None:
+        if self._statistics is not None:
+            self._statistics.close()
 
     def _silver(self) -> None:
         self.seen.decoded += self.steps.silver()

@@ -30,7 +30,9 @@ _USEFUL: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    # For bodies of many levels, and for long plans.
     "spark.driver.extraJavaOptions": "-Xss4m",
+    "spark.executor.extraJavaOptions": "-Xss4m",
     "spark.sql.shuffle.partitions": "4",
     # The default forks a process for each file of a checkpoint on a local disk.
     "spark.sql.streaming.checkpointFileManagerClass": (

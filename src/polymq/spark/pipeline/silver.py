@@ -41,6 +41,9 @@ QUARANTINE_SCHEMA: Final = (
     "protocol string, value binary, archived_at timestamp, topic string, date string"
 )
 _CORRUPT: Final = "_corrupt"
+# Spark joins types by recursion, so that a body of a thousand levels would take the stack of its task. What has more objects and arrays than
+# this, within each other or not, adds nothing to a schema.
+_CONTAINERS_MAX: Final = 100
 # What a body looks like that does not fit is shown as far as this.
 _DETAIL_SIZE: Final = 400
 
@@ -79,7 +82,9 @@ def shape(messages: DataFrame) -> DataFrame:
     """Say in one row, `shape`, what all JSON bodies together look like: every field of every one of them."""
     text = f.when(f.is_valid_utf8(f.col("value").cast("string")), f.col("value").cast("string"))
     parsed = f.try_parse_json(text)
-    objects = f.when(f.schema_of_variant(parsed).startswith("OBJECT"), parsed)
+    kind = f.schema_of_variant(parsed)
+    levels = f.length(kind) - f.length(f.translate(kind, "<", ""))
+    objects = f.when(kind.startswith("OBJECT") & (levels <= _CONTAINERS_MAX), parsed)
     return messages.select(f.schema_of_variant_agg(objects).alias("shape"))
 
 
