@@ -48,6 +48,7 @@ UNTESTED = {
     "polymq.server.nsq_mount": "covered by tests/unit/server/test_mounts.py, which mounts everything",
     "polymq.server.ports": "protocols only",
     "polymq.spark.pipeline.bronze": "run by tests/spark/test_pipeline_functions.py: it needs a session",
+    "polymq.spark.pipeline.declared": "run by tests/interop/test_pipeline.py: it needs a process of Spark's own",
     "polymq.spark.pipeline.gold": "run by tests/spark/test_pipeline_functions.py: it needs a session",
     "polymq.spark.pipeline.runner": "run by tests/spark/test_pipeline_runner.py: it needs a session and a broker",
     "polymq.spark.pipeline.session": "run by tests/interop/test_pipeline.py, which starts the command",

@@ -216,6 +216,21 @@ def report(
     print(f"{out} is written")
 
 
+@app.command()
+def declare(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", show_default=False, help="where the project is written")],
+    config: ConfigOption = _DEFAULT_FILE,
+) -> None:
+    """Write a project for Spark Declarative Pipelines with the same tables, and say how it is run."""
+    _need_spark()
+    import shlex
+
+    from polymq.spark.pipeline import declared
+
+    words = declared.write_project(config, folder)
+    print(f"{folder} is written. It needs pip install 'polymq[pipelines]'. Next: {shlex.join(words)}")
+
+
 def _replay(catalog: Catalog, wanted: Range, end: Any, cursor: Any, rate: float, *, skip_refused: bool) -> Done:
     import signal
 
