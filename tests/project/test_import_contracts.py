@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = (
         ),
         "polymq.clients": ("polymq.protocols", "polymq.wire"),
         "polymq.spool": ("polymq.store", "polymq.clients", "polymq.wire"),
-        "polymq.spark": ("polymq.clients", "polymq.spool", "polymq.wire"),
+        "polymq.spark": ("polymq.clients", "polymq.spool", "polymq.wire", "polymq.config_values"),
         "polymq.cli": (
             "polymq.server",
             "polymq.clients",
