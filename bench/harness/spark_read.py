@@ -20,7 +20,8 @@ from polymq.spark.log.source import PolyMQDataSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "body")
+# What a reader of all protocols needs at least; more columns cost more, beside Parquet as well.
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 
 
 def timed_write(frame: DataFrame, target: Path) -> float:
@@ -38,10 +39,10 @@ def main() -> None:
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
     spark = builder.config("spark.log.level", "ERROR").getOrCreate()
     spark.dataSource.register(PolyMQDataSource)
-    source = spark.read.format("polymq").option("server", server).option("subscribe", topic)
+    source = spark.read.format("polymq").option("server", server).option("subscribe", topic).option("columns", ",".join(COLUMNS))
     part = source.option("endingOffsets", json.dumps({topic: {"0": count // 10}})).load()
     timed_write(part, folder / "warm")
-    source = spark.read.format("polymq").option("server", server).option("subscribe", topic)
+    source = spark.read.format("polymq").option("server", server).option("subscribe", topic).option("columns", ",".join(COLUMNS))
     from_log = timed_write(source.load(), folder / "log")
     rows = spark.read.parquet(str(folder / "log"))
     timed_write(spark.read.parquet(str(folder / "warm")), folder / "warm-again")

@@ -82,7 +82,7 @@ def flights_of(records: DataFrame) -> DataFrame:
     """Take the flights out of the records of the topic, beside where and when each was stored."""
     from pyspark.sql import functions as f
 
-    parsed = f.from_json(f.col("body").cast("string"), FLIGHT_SCHEMA)
+    parsed = f.from_json(f.col("value").cast("string"), FLIGHT_SCHEMA)
     return records.select("partition", "offset", f.col("timestamp").alias("stored_at"), parsed.alias("flight_of")).select(
         "partition", "offset", "stored_at", "flight_of.*"
     )
@@ -120,6 +120,7 @@ class Archive:
             .option("subscribe", self._topic)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", _RECORDS_PER_BATCH)
+            .option("columns", "value,partition,offset,timestamp")
             .load()
         )
         self._query = (

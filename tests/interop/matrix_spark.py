@@ -56,5 +56,5 @@ def read_by_spark(spark: SparkSession, server: PolymqServer, topic: str, numbers
         assert row["topic"] == topic
         headers = tuple((each["key"], each["value"].decode()) for each in row["headers"])
         shown = Shown(key=(row["key"] or b"").decode(), headers=headers)
-        reader.note(row["body"], shown, time_ns=round(row["timestamp"].timestamp() * 1e6) * NS_PER_US)
+        reader.note(row["value"], shown, time_ns=round(row["timestamp"].timestamp() * 1e6) * NS_PER_US)
     return reader

@@ -87,7 +87,7 @@ def test_what_nsq_publishes_is_what_spark_reads(spark: SparkSession, broker: Bro
     broker.publish("orders", bodies[:3000])
     before = time.time()
     rows = spark.read.format("polymq").options(**options("maxFetchBytes")).load().orderBy("offset").collect()
-    assert [bytes(row.body) for row in rows] == bodies[:3000]
+    assert [bytes(row.value) for row in rows] == bodies[:3000]
     assert [row.offset for row in rows] == list(range(3000))
     assert all(before - 60 < row.timestamp.timestamp() < before + 60 for row in rows)
 
@@ -105,4 +105,4 @@ def test_what_nsq_publishes_is_what_spark_reads(spark: SparkSession, broker: Bro
     finally:
         query.stop()
     archived = spark.read.parquet(str(tmp_path / "out")).orderBy("offset").collect()
-    assert [(row.offset, bytes(row.body)) for row in archived] == list(enumerate(bodies))
+    assert [(row.offset, bytes(row.value)) for row in archived] == list(enumerate(bodies))

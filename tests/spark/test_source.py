@@ -63,7 +63,7 @@ def test_a_batch_read_gives_every_column(spark: SparkSession, log: FakeLog) -> N
     (partition,) = log.create("orders")
     partition.append([Message(b"one", b"k\xff", ((b"n", b"v"), (b"\xff", b"")), time_ns=BASE_TIME_NS + 5_000_000), Message(b"")])
     rows = batch(spark, log, subscribe="orders").orderBy("offset").collect()
-    assert [(r.topic, r.partition, r.offset, r.key, r.body) for r in rows] == [
+    assert [(r.topic, r.partition, r.offset, r.key, r.value) for r in rows] == [
         ("orders", 0, 0, bytearray(b"k\xff"), bytearray(b"one")),
         ("orders", 0, 1, None, bytearray(b"")),
     ]
@@ -81,7 +81,7 @@ def test_offsets_bound_a_batch_read_and_ranges_are_split(spark: SparkSession, lo
         "endingOffsets": json.dumps({"orders": {"0": 77, "1": -1}}),
     }
     frame = batch(spark, log, subscribe="orders", maxRecordsPerPartition=16, **bounds)
-    rows = sorted((r.partition, r.offset, bytes(r.body)) for r in frame.collect())
+    rows = sorted((r.partition, r.offset, bytes(r.value)) for r in frame.collect())
     assert rows == [(0, n, b"0-%d" % n) for n in range(33, 77)] + [(1, n, b"1-%d" % n) for n in range(40)]
     assert frame.rdd.getNumPartitions() == 6
     assert batch(spark, log, subscribe="orders", startingOffsets="latest").count() == 0

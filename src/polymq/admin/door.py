@@ -60,12 +60,13 @@ _DIGITS_MAX: Final = len(str(_INTEGER_MAX))
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The context of every endpoint. Without `tails`, who waits for records looks by itself."""
+    """The context of every endpoint. Without `tails`, who waits for records looks by itself. `node` names this log among others."""
 
     session: Session
     clock: Clock
     statistics: Registry
     tails: Tails | None = None
+    node: str = ""
 
 
 class Problem(Exception):

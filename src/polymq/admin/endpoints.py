@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from polymq.admin.health import show_health, show_statistics
 from polymq.admin.metrics import show_metrics
 from polymq.admin.records import read_records
-from polymq.admin.topics import list_topics, show_offset, show_topic
+from polymq.admin.topics import list_topics, show_node, show_offset, show_topic
 from polymq.core.access import Action
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ ENDPOINTS: Final[tuple[tuple[str, str, Callable[[Request, Door], Response | Retr
     ("GET", "/healthz", show_health),
     ("GET", "/metrics", show_metrics),
     ("GET", "/v1/stats", show_statistics),
+    ("GET", "/v1/node", show_node),
     ("GET", "/v1/topics", list_topics),
     ("GET", "/v1/topics/{name}", show_topic),
     ("GET", "/v1/topics/{name}/{partition}/offset", show_offset),

@@ -75,6 +75,7 @@ def _answer(reading: Reading, door: Door) -> Response | Retry:
         ("Polymq-Start", str(start)),
         ("Polymq-Readable", str(readable)),
         ("Polymq-Number", str(log.number)),
+        ("Polymq-Node", door.node),
     )
     return Response(headers=headers, body=_chunks(reading, log, min(reading.end, readable)))
 

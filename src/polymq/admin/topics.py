@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from polymq.core.views import TopicView
     from polymq.wire.exchange import Request
 
-__all__ = ["list_topics", "log_of", "show_offset", "show_topic"]
+__all__ = ["list_topics", "log_of", "show_node", "show_offset", "show_topic"]
 
 # A topic of one partition is about 150 bytes.
 _PIECE_SIZE_BYTES: Final = 32 * 1024
@@ -39,7 +39,13 @@ def show_topic(request: Request, door: Door) -> Response:
     view = door.session.topic(request.parameters["name"], groups=False, consumers=False)
     if view is None:
         raise Refusal(RefusalCode.TOPIC_NOT_FOUND)
-    return json(_described(view))
+    return json(_described(view, door.node))
+
+
+@endpoint
+def show_node(_request: Request, door: Door) -> Response:
+    """GET /v1/node: what the log is called, under whatever address."""
+    return json({"node": door.node})
 
 
 @endpoint
@@ -65,8 +71,9 @@ def log_of(request: Request, door: Door) -> Log:
     return door.session.log(request.parameters["name"], partition)
 
 
-def _described(view: TopicView) -> dict[str, object]:
+def _described(view: TopicView, node: str) -> dict[str, object]:
     return {
+        "node": node,
         "namespace": view.namespace,
         "name": view.name,
         "partitions": [
@@ -78,6 +85,7 @@ def _described(view: TopicView) -> dict[str, object]:
                 "start": partition.start,
                 "end": partition.end,
                 "readable": partition.readable,
+                "size_bytes": partition.size_bytes,
             }
             for partition in view.partitions
         ],
@@ -92,7 +100,7 @@ def _pieces(door: Door, namespace: str | None) -> Iterator[bytes]:
         view = door.session.topic(name, groups=False, consumers=False)
         if view is None or (namespace is not None and view.namespace != namespace):
             continue
-        gathered += separator + orjson.dumps(_described(view))
+        gathered += separator + orjson.dumps(_described(view, door.node))
         separator = b","
         if len(gathered) >= _PIECE_SIZE_BYTES:
             yield bytes(gathered)

@@ -49,7 +49,7 @@ class PartitionInfo:
 
     `number` names the log for ever: a topic that is deleted and created again has other numbers. `epochs` are (epoch,
     first offset) pairs, oldest first: offsets from an epoch's first on may have been given to other records before.
-    Records from `readable` on and before `end` are there, but may not be read yet.
+    Records from `readable` on and before `end` are there, but may not be read yet. `size_bytes` is what they all take up.
     """
 
     partition: int
@@ -59,15 +59,17 @@ class PartitionInfo:
     start: int
     end: int
     readable: int
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic and its partitions, ordered by index."""
+    """A topic and its partitions, ordered by index. `node` is what the log is called, wherever it is; empty if it does not say."""
 
     namespace: str
     name: str
     partitions: tuple[PartitionInfo, ...]
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,14 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole record batches as they lie in the log, what the log held when they were read, and the number of the log."""
+    """Whole record batches as they lie in the log, what the log held when they were read, its number and its node."""
 
     data: bytes
     epoch: int
     start: int
     readable: int
     number: int
+    node: str = ""
 
     def batches(self) -> Iterator[tuple[int, int, BatchHeader]]:
         """Give (start, end, header) of every batch in `data`."""
@@ -148,6 +151,14 @@ class LogClient:
         """Describe one topic; raises Refusal (TOPIC_NOT_FOUND)."""
         return self._json(f"/v1/topics/{quote(name, safe='')}", _topic)
 
+    def node(self) -> str:
+        """Ask what the log is called; raises RemoteProtocolError where the broker is too old to say."""
+        return self._json("/v1/node", lambda answer: str(answer["node"]))
+
+    def json(self, path: str) -> Any:
+        """Fetch any answer in JSON: what else is at this address, such as a directory of nodes."""
+        return self._json(path, lambda answer: answer)
+
     def statistics(self) -> tuple[Family, ...]:
         """Fetch every number that the broker keeps."""
         return self._json("/v1/stats", lambda answer: tuple(_family(family) for family in answer["families"]))
@@ -176,7 +187,7 @@ class LogClient:
             epoch, start, readable, number = (int(headers[f"Polymq-{name}"]) for name in ("Epoch", "Start", "Readable", "Number"))
         except (TypeError, ValueError) as error:
             raise RemoteProtocolError("records came without the headers Polymq-Epoch, -Start, -Readable and -Number") from error
-        return Chunk(body, epoch, start, readable, number)
+        return Chunk(body, epoch, start, readable, number, headers.get("Polymq-Node", ""))
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
@@ -264,11 +275,12 @@ def _topic(answer: Any) -> TopicInfo:
             int(partition["start"]),
             int(partition["end"]),
             int(partition["readable"]),
+            int(partition.get("size_bytes", 0)),
         )
         for partition in answer["partitions"]
     ]
     partitions.sort(key=lambda info: info.partition)
-    return TopicInfo(str(answer["namespace"]), str(answer["name"]), tuple(partitions))
+    return TopicInfo(str(answer["namespace"]), str(answer["name"]), tuple(partitions), str(answer.get("node", "")))
 
 
 def _family(answer: Any) -> Family:

@@ -21,6 +21,7 @@ from polymq.limits import CONNECTIONS_SPARE, LOOKUP_QUESTIONS_TOTAL_MAX
 from polymq.server.access import asks_over_tls, make_logins
 from polymq.server.crew import Crew
 from polymq.server.dialer import SocketDialer
+from polymq.server.folder_id import folder_id
 from polymq.server.memory import memory_bytes
 from polymq.server.outside import HttpOutside
 from polymq.server.passwords import PasswordOutside
@@ -147,6 +148,9 @@ class Node:
                 memory=memory_bytes(),
             ),
         )
+        # Of the log's HTTP door: what it calls itself, and its port once it is open.
+        self.folder_id = folder_id(settings.server.data)
+        self.door_port = 0
         self.broker = Broker(
             self.store,
             self.clock,

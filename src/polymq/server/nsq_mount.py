@@ -150,12 +150,14 @@ def _http_context(node: Node, settings: NsqSettings, discovery: Discovery, *, tc
             broadcast_tcp_port=section.broadcast_tcp_port or tcp_port,
             broadcast_http_port=told_http_port,
             runtime=f"python{platform.python_version()}",
+            log_name=node.folder_id,
         ),
         make_token=partial(secrets.token_hex, _TOKEN_SIZE_BYTES),
         settings=settings,
         options=nsqd_options(section, node.settings.store, broadcast_address=broadcast_address(node), http_port=told_http_port),
         change_log_level=_change_log_level,
         change_lookupd_addresses=discovery.announce_to,
+        log_port=lambda: node.door_port,
         changing=NsqChanging(level, list(section.lookupd_tcp_addresses)),
     )
 

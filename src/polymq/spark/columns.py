@@ -80,5 +80,6 @@ def _column(name: str, count: int, found: pa.Array | Any) -> pa.Array:
     if found is not None:
         return pa.repeat(pa.scalar(found, kind), count)
     if name == "headers":
-        return pa.repeat(pa.scalar([], kind), count)
+        # Out of buffers: `pa.repeat` makes an array for each row of a kind like this.
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bytes(4 * (count + 1)))], children=[pa.array([], HEADER_TYPE)])
     return pa.nulls(count, kind)

@@ -31,6 +31,7 @@ __all__ = [
     "Columns",
     "Message",
     "SealedFields",
+    "SideColumns",
     "encode_message",
     "keys_of",
     "parse_header",
@@ -136,6 +137,21 @@ class Columns:
     names: bytearray
     value_ends: array[int]
     values: bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class SideColumns:
+    """One element for each row of the `Columns` that they were made for, as buffers of Arrow arrays.
+
+    `origins[i]` is a byte: the protocol of row i's batch or, where the batch has none, of its first extra that has one;
+    ORIGIN_NONE where neither says. `expires_us[i]` ("q") is microseconds since 1970, 0 for what ended before, if the bit
+    of row i is set in `expiry_valid` (lowest bit first); how many bits are set is `expiry_count`.
+    """
+
+    origins: bytearray
+    expiry_count: int
+    expiry_valid: bytearray
+    expires_us: array[int]
 
 
 def encode_message(message: Message, base_time_ns: int = 0) -> bytes:

@@ -70,7 +70,7 @@ class DoorWorld(World):
         self.broker = Broker(cast("Store", self.store), self.clock, FakeRandom(), settings=self.settings)
         self.broker.start()
         self.session = self.broker.session(ANONYMOUS)
-        self.door = Door(self.session, self.clock, self.broker.statistics)
+        self.door = Door(self.session, self.clock, self.broker.statistics, node="n1")
         self.router = Router([Route(*endpoint) for endpoint in ENDPOINTS], refuse=refuse)
 
     def log(self, number: int | None = None) -> ReadableLog:

@@ -36,6 +36,10 @@ def offsets(world: DoorWorld, query: str) -> list[int]:
     return [offset for offset, _ in records(world, query)]
 
 
+def test_an_answer_says_whose_it_is(world: DoorWorld) -> None:
+    assert world.get("/v1/topics/t/0/records?offset=0").headers["Polymq-Node"] == "n1"
+
+
 def test_everything(world: DoorWorld) -> None:
     assert records(world, "offset=0") == [(offset, b"%d" % offset) for offset in range(10)]
 

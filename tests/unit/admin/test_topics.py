@@ -23,13 +23,16 @@ def test_topics(world: DoorWorld) -> None:
     topics = world.json("/v1/topics")["topics"]
     assert [topic["name"] for topic in topics] == ["a", "b"]
     assert topics[1] == {
+        "node": "n1",
         "namespace": "",
         "name": "b",
         "partitions": [
-            {"partition": 0, "number": world.view("b").partitions[0].number, "epoch": 1, "epochs": [[1, 0]], "start": 0, "end": 2, "readable": 0}
+            {"partition": 0, "number": world.view("b").partitions[0].number, "epoch": 1, "epochs": [[1, 0]], "start": 0, "end": 2, "readable": 0,
+             "size_bytes": world.view("b").partitions[0].size_bytes}
         ],
     }  # fmt: skip
     assert world.json("/v1/topics/b") == topics[1]
+    assert world.json("/v1/node") == {"node": "n1"}
 
 
 def test_namespace(world: DoorWorld) -> None:

@@ -33,6 +33,8 @@ class FakePartition:
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
     # How many of the last records may not be read yet: what a durable log shows after a start on another boot.
     held_back: int = 0
+    # Beside what the batches take up.
+    other_bytes: int = 0
 
     @property
     def readable(self) -> int:
@@ -66,13 +68,16 @@ class FakePartition:
             "start": self.start,
             "end": self.end,
             "readable": self.readable,
+            "size_bytes": self.other_bytes + sum(len(data) for _, _, data in self.batches),
         }
 
 
 class FakeLog:
-    """The server; `topics` may be changed at any time."""
+    """The server; `topics` may be changed at any time. `node` names it among others; `others` are answers to other paths."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: str = "", port: int = 0) -> None:
+        self.node = node
+        self.others: dict[str, object] = {}
         self.topics: dict[str, list[FakePartition]] = {}
         self.requests: list[str] = []
         self.secrets: list[str | None] = []
@@ -110,7 +115,7 @@ class FakeLog:
             def log_message(self, *args: object) -> None:
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
@@ -129,19 +134,24 @@ class FakeLog:
         parts = urlsplit(path)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         match [unquote(piece) for piece in parts.path.strip("/").split("/")]:
+            case ["v1", "node"]:
+                return self._json(200, {"node": self.node})
             case ["v1", "topics"]:
                 return self._json(200, {"topics": [self._topic(name) for name in self.topics]})
             case ["v1", "topics", name] if name in self.topics:
                 return self._json(200, self._topic(name))
             case ["v1", "topics", name, index, "offset"] if name in self.topics:
-                return self._json(200, {"offset": (int(query["time_ns"]) - BASE_TIME_NS + 999) // 1000 + int(index) * 0})
+                found = (int(query["time_ns"]) - BASE_TIME_NS + 999) // 1000
+                return self._json(200, {"offset": min(max(found, 0), self.topics[name][int(index)].end)})
             case ["v1", "topics", name, index, "records"] if int(index) < len(self.topics.get(name, ())):
                 return self._records(self.topics[name][int(index)], query)
+        if parts.path in self.others:
+            return self._json(200, self.others[parts.path])
         return self._json(404, {"error": "TOPIC_NOT_FOUND", "message": "no such topic"})
 
     def _topic(self, name: str) -> dict[str, object]:
         partitions = [partition.info(index) for index, partition in enumerate(self.topics[name])]
-        return {"namespace": "", "name": name, "partitions": partitions[::-1]}
+        return {"node": self.node, "namespace": "", "name": name, "partitions": partitions[::-1]}
 
     def _records(self, log: FakePartition, query: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         offset, end, most = int(query["offset"]), int(query["end"]), int(query["max_bytes"])
@@ -162,6 +172,7 @@ class FakeLog:
             "Polymq-Start": str(log.start),
             "Polymq-Readable": str(log.readable),
             "Polymq-Number": str(log.number),
+            "Polymq-Node": self.node,
         }
         return 200, headers, body
 

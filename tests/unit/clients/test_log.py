@@ -40,7 +40,18 @@ def test_topics_are_described_with_their_partitions_in_order(client: LogClient) 
     (topic,) = client.topics()
     assert topic == client.topic("orders")
     assert [info.partition for info in topic.partitions] == [0, 1]
-    assert topic.partitions[0] == PartitionInfo(0, 1, 1, ((1, 0),), 0, 30, 30)
+    size_bytes = len(read(client).data)
+    assert topic.partitions[0] == PartitionInfo(0, 1, 1, ((1, 0),), 0, 30, 30, size_bytes)
+
+
+def test_a_log_says_what_it_is_called(log: FakeLog, client: LogClient) -> None:
+    log.node = "n1"
+    assert (client.node(), client.topic("orders").node, read(client).node) == ("n1", "n1", "n1")
+
+
+def test_any_json_is_fetched(log: FakeLog, client: LogClient) -> None:
+    log.others["/nodes"] = {"producers": []}
+    assert client.json("/nodes") == {"producers": []}
 
 
 def test_records_come_as_whole_batches(client: LogClient) -> None:

@@ -32,3 +32,5 @@ def test_what_a_source_does_not_know_is_null_and_headers_are_empty() -> None:
     assert first == dict.fromkeys(names) | {"value": b"a", "topic": "orders", "partition": 3, "headers": []}
     assert second["value"] == b"b"
     assert batch.schema == columns.arrow_schema(names)
+    batch.validate(full=True)
+    columns.record_batch(names, 0, {"topic": "orders"}).validate(full=True)

@@ -60,6 +60,12 @@ def info(_request: Request, context: NsqHttp) -> Response:
     )
 
 
+def log_door(_request: Request, context: NsqHttp) -> Response:
+    """GET /log: where the log's own door is, on the address that nsqlookupd is told; polymq's own."""
+    node = context.node
+    return http_answers.json({"node": node.log_name, "broadcast_address": node.broadcast_address, "port": context.log_port()})
+
+
 def concerns_all(request: Request) -> Action | None:
     """Say what one must be allowed to do to all topics for a request that is about the node."""
     if request.path.startswith("/debug"):
@@ -98,6 +104,7 @@ def nsq_routes(settings: NsqSettings) -> list[Route[NsqHttp]]:
     return [
         Route("GET", "/ping", ping),
         Route("GET", "/info", info),
+        Route("GET", "/log", log_door),
         Route("GET", "/stats", show_statistics, body),
         Route("POST", "/pub", publish, message),
         Route("POST", "/mpub", publish_many, body),

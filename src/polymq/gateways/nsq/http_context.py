@@ -26,7 +26,7 @@ class NsqNode:
     """What this node says of itself. A port of -1 is a unix socket's; addresses are as they were configured.
 
     The ports to broadcast are those that nsqlookupd is told; `runtime` stands where nsqd names its Go version;
-    `node_id` None is nsqd's default, made of the host's name.
+    `node_id` None is nsqd's default, made of the host's name. `log_name` is what the log is called by those who read several.
     """
 
     broadcast_address: str
@@ -42,6 +42,7 @@ class NsqNode:
     broadcast_http_port: int = 0
     node_id: int | None = None
     runtime: str = "polymq"
+    log_name: str = ""
 
 
 def default_node_id(host_name: str) -> int:
@@ -69,6 +70,7 @@ class NsqHttp:
     `change_lookupd_addresses` gets all of them, as they hold from now on.
     `make_token` gives text that nobody can guess.
     `changing` is shared by all contexts made from this one, with other sessions.
+    `log_port` gives the port of the log's own HTTP door, 0 if that is not open.
     `options` are those of nsqd that other parts of this node answer for, by the names of nsqd's configuration file.
     """
 
@@ -81,6 +83,7 @@ class NsqHttp:
     change_log_level: Callable[[str], None] = lambda _: None
     change_lookupd_addresses: Callable[[list[str]], None] = lambda _: None
     changing: NsqChanging = field(default_factory=NsqChanging)
+    log_port: Callable[[], int] = lambda: 0
     options: Mapping[str, object] = field(default_factory=dict)
 
     def health_text(self) -> str:

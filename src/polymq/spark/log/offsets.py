@@ -30,7 +30,9 @@ __all__ = [
     "encode",
     "limit",
     "newest",
+    "numbered",
     "oldest",
+    "places_of",
     "position_at",
     "resume",
     "split",
@@ -43,19 +45,28 @@ class DataLoss(PolyMQError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """One partition of one topic."""
+    """One partition of one topic; of several nodes also which node's."""
 
     topic: str
     partition: int
+    node: str = ""
+
+    def __str__(self) -> str:
+        """Name it for people."""
+        return f"{self.topic}/{self.partition}" + (f" of node {self.node}" if self.node else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next offset to read, the epoch of the record before it, and the number of the log."""
+    """The next offset to read, the epoch of the record before it, and the number of the log.
+
+    `shown` is what the column `partition` says where there are several nodes; −1: the index of the partition, as with one node.
+    """
 
     offset: int
     epoch: int
     log: int
+    shown: int = -1
 
 
 Positions = dict[Place, Position]
@@ -63,13 +74,23 @@ Positions = dict[Place, Position]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets `start` (inclusive) to `end` (exclusive) of the log with a number, none of them written after `epoch`."""
+    """Offsets `start` (inclusive) to `end` (exclusive) of the log with a number, none of them written after `epoch`.
+
+    `shown` is as in `Position`; `address` is where the node was when this was planned, empty with one node.
+    """
 
     place: Place
     start: int
     end: int
     epoch: int
     log: int
+    shown: int = -1
+    address: str = ""
+
+    @property
+    def partition(self) -> int:
+        """What the column `partition` says."""
+        return self.place.partition if self.shown < 0 else self.shown
 
     @property
     def count(self) -> int:
@@ -80,23 +101,50 @@ class Range:
 def encode(positions: Mapping[Place, Position]) -> dict[str, dict[str, dict[str, int]]]:
     """Give the JSON form that goes into a query's checkpoint: {topic: {partition: {offset, epoch, log}}}, sorted.
 
+    With several nodes it is {topic: {"node/partition": {offset, epoch, log, partition}}}: the last is what is shown.
     Spark compares offsets as text, so equal positions must give equal text.
     """
     result: dict[str, dict[str, dict[str, int]]] = {}
     for place in sorted(positions):
         position = positions[place]
         fields = {"offset": position.offset, "epoch": position.epoch, "log": position.log}
-        result.setdefault(place.topic, {})[str(place.partition)] = fields
+        if position.shown >= 0:
+            fields["partition"] = position.shown
+        key = f"{place.node}/{place.partition}" if place.node else str(place.partition)
+        result.setdefault(place.topic, {})[key] = fields
     return result
 
 
 def decode(offsets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Positions:
     """Read what `encode` has written."""
-    return {
-        Place(topic, int(partition)): Position(int(fields["offset"]), int(fields["epoch"]), int(fields["log"]))
-        for topic, partitions in offsets.items()
-        for partition, fields in partitions.items()
-    }
+    result = {}
+    for topic, partitions in offsets.items():
+        for key, fields in partitions.items():
+            node, _, partition = key.rpartition("/")
+            shown = int(fields.get("partition", -1))
+            result[Place(topic, int(partition), node)] = Position(int(fields["offset"]), int(fields["epoch"]), int(fields["log"]), shown)
+    return result
+
+
+def numbered(positions: Mapping[Place, Position], before: Mapping[Place, Position]) -> Positions:
+    """Give every partition of several nodes the number that the column `partition` shows: once, and then for ever.
+
+    (topic, partition, offset) is to name a row, and two nodes have the same partitions of a topic. Numbers go up in each
+    topic in the order of node and partition; those that are new get the next ones. `before` has those that are given.
+    """
+    result = dict(positions)
+    next_by_topic: dict[str, int] = {}
+    for place, position in before.items():
+        next_by_topic[place.topic] = max(next_by_topic.get(place.topic, 0), position.shown + 1)
+    for place in sorted(positions, key=lambda each: (each.topic, each.node, each.partition)):
+        if not place.node:
+            continue
+        shown = before[place].shown if place in before else -1
+        if shown < 0:
+            shown = next_by_topic.get(place.topic, 0)
+            next_by_topic[place.topic] = shown + 1
+        result[place] = replace(positions[place], shown=shown)
+    return result
 
 
 def position_at(info: PartitionInfo, offset: int) -> Position:
@@ -108,14 +156,19 @@ def position_at(info: PartitionInfo, offset: int) -> Position:
     return Position(offset, epoch, info.number)
 
 
+def places_of(topics: Iterable[TopicInfo]) -> dict[Place, PartitionInfo]:
+    """Give what is known of every partition."""
+    return {Place(topic.name, info.partition, topic.node): info for topic in topics for info in topic.partitions}
+
+
 def newest(topics: Iterable[TopicInfo]) -> Positions:
     """Give the positions behind everything that may be read."""
-    return {Place(topic.name, info.partition): position_at(info, info.readable) for topic in topics for info in topic.partitions}
+    return {place: position_at(info, info.readable) for place, info in places_of(topics).items()}
 
 
 def oldest(topics: Iterable[TopicInfo]) -> Positions:
     """Give the positions before everything that is still there."""
-    return {Place(topic.name, info.partition): position_at(info, info.start) for topic in topics for info in topic.partitions}
+    return {place: position_at(info, info.start) for place, info in places_of(topics).items()}
 
 
 def resume(place: Place, position: Position, info: PartitionInfo) -> tuple[int, str | None]:
@@ -124,7 +177,7 @@ def resume(place: Place, position: Position, info: PartitionInfo) -> tuple[int, 
     A position between `readable` and `end` has lost nothing: after a start on another boot, records of a durable log
     may not be read before they are synced again, and that takes a moment.
     """
-    name = f"{place.topic}/{place.partition}"
+    name = str(place)
     if position.log != info.number:
         return info.start, f"{name} was deleted and created again since offset {position.offset} was read"
     replaced = min((first for epoch, first in info.epochs if epoch > position.epoch), default=position.offset)

@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Final
 
 from polymq.clients.log import LogClient, OffsetOutOfRange
-from polymq.errors import DeadlineExceeded, Refusal, RefusalCode
+from polymq.errors import DeadlineExceeded, Refusal, RefusalCode, RemoteProtocolError
 from polymq.spark.log.arrow import record_batch
 from polymq.spark.log.offsets import DataLoss, Position, resume
 from polymq.wire.records import columns
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from polymq.clients.log import Chunk, PartitionInfo
-    from polymq.spark.log.offsets import Place, Range
+    from polymq.spark.log.offsets import Range
     from polymq.spark.log.options import Options
 
 __all__ = ["client_of", "read_range", "report_loss"]
@@ -32,15 +32,21 @@ __all__ = ["client_of", "read_range", "report_loss"]
 _PAUSE_SECONDS_FIRST: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 1.0
 
-# One client for each (broker, secret, patience) in this process.
-_clients: Final[dict[tuple[str, str, float], LogClient]] = {}
+# Of several nodes, one that neither answers nor refuses costs so much of the driver's time whenever it is asked.
+_TIMEOUT_SECONDS: Final = 30.0
+_TIMEOUT_SECONDS_PLANNING: Final = 5.0
+
+# One client for each (broker, secret, patience, timeout) in this process.
+_clients: Final[dict[tuple[str, str, float, float], LogClient]] = {}
 
 
-def client_of(options: Options) -> LogClient:
-    """Give this process's client of a broker."""
-    key = (options.server, options.secret, options.retry_seconds)
+def client_of(options: Options, address: str, *, planning: bool = False) -> LogClient:
+    """Give this process's client of a broker. In planning, nobody waits for one of several that is away."""
+    waits = not planning or bool(options.server)
+    retry_seconds, timeout_seconds = (options.retry_seconds, _TIMEOUT_SECONDS) if waits else (0.0, _TIMEOUT_SECONDS_PLANNING)
+    key = (address, options.secret, retry_seconds, timeout_seconds)
     if key not in _clients:
-        _clients[key] = LogClient(options.server, secret=options.secret, retry_seconds=options.retry_seconds)
+        _clients[key] = LogClient(address, secret=options.secret, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds)
     return _clients[key]
 
 
@@ -77,17 +83,17 @@ def read_range(
             if begin is None:
                 return
             if begin == at:
-                patience.pause(f"{place.topic}/{place.partition} holds offset {at}, but it cannot be read yet")
+                patience.pause(f"{place} holds offset {at}, but it cannot be read yet")
             at = begin
             continue
         patience.renew()
         first, after = _extent(chunk)
         end = _end_of_epoch(chunk, wanted, options)
         if first > at:
-            report_loss(f"{place.topic}/{place.partition} has offset {first} where {at} was asked for", options)
+            report_loss(f"{place} has offset {first} where {at} was asked for", options)
         found = columns(chunk.data, 0, len(chunk.data), at, max(at, end))
         if found.count:
-            yield record_batch(place.topic, place.partition, found)
+            yield record_batch(options.columns, place.topic, wanted.partition, wanted.log, chunk.data, found)
         if end < wanted.end:
             return
         at = after
@@ -128,6 +134,7 @@ def _fetch(client: LogClient, wanted: Range, at: int, options: Options) -> Chunk
         if error.code is not RefusalCode.TOPIC_NOT_FOUND:
             raise
         return None
+    _check_node(chunk.node, wanted)
     return chunk if chunk.number == wanted.log and _extent(chunk)[1] > at else None
 
 
@@ -137,27 +144,37 @@ def _begin_again(client: LogClient, wanted: Range, at: int, options: Options) ->
     Gives the offset to go on from: `at` itself when the log holds it and it is only a matter of time until it may be
     read; None when no more of the range will come.
     """
-    info = _partition(client, wanted.place)
+    info = _partition(client, wanted)
     if info is None:
-        report_loss(f"{wanted.place.topic}/{wanted.place.partition} is no longer there", options)
+        report_loss(f"{wanted.place} is no longer there", options)
         return None
     begin, loss = resume(wanted.place, Position(at, wanted.epoch, wanted.log), info)
     if loss is None and at == info.end:
-        loss = f"{wanted.place.topic}/{wanted.place.partition} ends at offset {at}, before {wanted.end}"
+        loss = f"{wanted.place} ends at offset {at}, before {wanted.end}"
     if loss is None:
         return at
     report_loss(loss, options)
     return begin if info.number == wanted.log and begin > at else None
 
 
-def _partition(client: LogClient, place: Place) -> PartitionInfo | None:
+def _check_node(name: str, wanted: Range) -> None:
+    """Make sure that the node is still where it was when the range was planned: others have partitions of the same names."""
+    if wanted.place.node and name != wanted.place.node:
+        raise RemoteProtocolError(f"at {wanted.address} there is node {name or 'without a name'} now, not {wanted.place.node}")
+
+
+def _partition(client: LogClient, wanted: Range) -> PartitionInfo | None:
     """Describe a partition; None if it is not there."""
+    place = wanted.place
     try:
         topic = client.topic(place.topic)
     except Refusal as error:
         if error.code is not RefusalCode.TOPIC_NOT_FOUND:
             raise
+        if place.node:
+            _check_node(client.node(), wanted)
         return None
+    _check_node(topic.node, wanted)
     return next((info for info in topic.partitions if info.partition == place.partition), None)
 
 
@@ -174,9 +191,8 @@ def _end_of_epoch(chunk: Chunk, wanted: Range, options: Options) -> int:
     """Tell where the range ends as far as this chunk shows: before the first record that was written again, if any."""
     for _, _, header in chunk.batches():
         if header.epoch > wanted.epoch and header.base_offset < wanted.end:
-            name = f"{wanted.place.topic}/{wanted.place.partition}"
             report_loss(
-                f"{name} lost records when the broker's machine failed: offset {header.base_offset} was written in epoch {header.epoch}, "
+                f"{wanted.place} lost records when the broker's machine failed: offset {header.base_offset} was written in epoch {header.epoch}, "
                 f"the query was planned for epoch {wanted.epoch}",
                 options,
             )

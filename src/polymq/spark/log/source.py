@@ -8,16 +8,18 @@ nothing hangs on `commit` or `stop`, which may never come. The work is in `plann
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from polymq.spark import columns
 from polymq.spark.log import offsets
-from polymq.spark.log.arrow import SCHEMA
-from polymq.spark.log.options import Options
+from polymq.spark.log.options import Options, wanted_columns
 from polymq.spark.log.planning import Planner
 from polymq.spark.log.reading import client_of, read_range
+from polymq.spark.option_values import OptionReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from polymq.spark.log.offsets import Range
 
 __all__ = ["PolyMQDataSource", "PolyMQReader", "PolyMQStreamReader", "RangePartition", "register"]
+
+
+_SHOWN: Final = ("server", "servers", "lookupd", "subscribe", "subscribePattern", "assign")
 
 
 class RangePartition(InputPartition):
@@ -45,9 +50,12 @@ class PolyMQReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         self._options = options
 
+    def __repr__(self) -> str:
+        return f"<PolyMQReader {self._options}>"
+
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the ranges."""
-        return [RangePartition(each) for each in Planner(self._options, client_of(self._options)).plan_batch()]
+        return [RangePartition(each) for each in _planner(self._options).plan_batch()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range in an executor."""
@@ -60,6 +68,9 @@ class PolyMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._opened: Planner | None = None
+
+    def __repr__(self) -> str:
+        return f"<PolyMQStreamReader {self._options}>"
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Say where a query without a checkpoint starts."""
@@ -101,12 +112,12 @@ class PolyMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> Planner:
         if self._opened is None:
-            self._opened = Planner(self._options, client_of(self._options))
+            self._opened = _planner(self._options)
         return self._opened
 
 
 class PolyMQDataSource(DataSource):
-    """The records of topics: topic, partition, offset, timestamp, key, headers, body.
+    """The records of topics, with the columns of `polymq.spark.columns.COLUMNS`.
 
     >>> spark.readStream.format("polymq").option("server", "127.0.0.1:4171").option("subscribe", "orders").load()
     """
@@ -116,9 +127,17 @@ class PolyMQDataSource(DataSource):
         """Give the name for `format()`."""
         return "polymq"
 
+    def __repr__(self) -> str:
+        # Of the options only what says where and what: there may be a secret among them.
+        shown = [f"{name}={self.options[name]}" for name in _SHOWN if name in self.options]
+        return f"<{' '.join([type(self).__name__, *shown])}>"
+
     def schema(self) -> str:
-        """Give the columns."""
-        return SCHEMA
+        """Give the columns that are wanted; whatever else is wrong with the options is said when something is read."""
+        reader = OptionReader(dict(self.options), {})
+        names = wanted_columns(reader)
+        reader.finish()
+        return columns.spark_schema(names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of a batch."""
@@ -138,4 +157,8 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
     """Read the range of one task; Spark makes one task without a range when there is nothing to read."""
     if not isinstance(partition, RangePartition):
         return iter(())
-    return read_range(client_of(options), partition.wanted, options)
+    return read_range(client_of(options, partition.wanted.address or options.server), partition.wanted, options)
+
+
+def _planner(options: Options) -> Planner:
+    return Planner(options, partial(client_of, options, planning=True))

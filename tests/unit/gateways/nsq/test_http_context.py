@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from polymq.gateways.nsq.http_context import default_node_id
@@ -18,3 +21,11 @@ def test_health_is_that_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.context.health_text() == "OK"
     monkeypatch.setattr(world.store, "health", lambda: ["a", "b"])
     assert world.context.health_text() == "NOK - a; b"
+
+
+def test_where_the_log_is() -> None:
+    world = NsqWorld()
+    assert json.loads(world.get("/log").body) == {"node": "", "broadcast_address": "127.0.0.1", "port": 0}
+    world.context.node = replace(world.context.node, log_name="n1")
+    world.context.log_port = lambda: 4171
+    assert json.loads(world.get("/log").body) == {"node": "n1", "broadcast_address": "127.0.0.1", "port": 4171}

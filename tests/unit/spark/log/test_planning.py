@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from polymq.spark.log.offsets import DataLoss, Place, Range
 from polymq.spark.log.options import Options
 from polymq.spark.log.planning import Planner
 from polymq.wire.records import Message
-from tests.unit.clients.fake_log import FakeLog
+from tests.unit.clients.fake_log import BASE_TIME_NS, FakeLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ def append(log: FakeLog, count: int, partition: int = 0) -> None:
 def planner(log: FakeLog, *, streaming: bool = True, **options: str) -> Planner:
     given = {"server": log.address, "subscribe": "orders", "startingOffsets": "earliest", "retryTimeoutMs": "0"} | options
     parsed = Options.parse(given, streaming=streaming)
-    return Planner(parsed, connect(log), sleep=lambda _: None)
+    return Planner(parsed, lambda _: connect(log), sleep=lambda _: None)
 
 
 def bounds(ranges: list[Range]) -> list[tuple[Place, int, int]]:
@@ -247,10 +248,92 @@ def test_an_idle_query_asks_the_broker_now_and_then_only(log: FakeLog) -> None:
     now = [100.0]
     pauses: list[float] = []
     parsed = Options.parse({"server": log.address, "subscribe": "orders"}, streaming=True)
-    plan = Planner(parsed, connect(log), sleep=pauses.append, monotonic=lambda: now[0])
+    plan = Planner(parsed, lambda _: connect(log), sleep=pauses.append, monotonic=lambda: now[0])
     plan.advance({}, None)
     now[0] += 0.01
     plan.advance({}, None)
     now[0] += 1
     plan.advance({}, None)
     assert pauses == [pytest.approx(0.04)]
+
+
+def test_a_time_is_the_first_record_of_that_time_or_later(log: FakeLog) -> None:
+    """Batches of the door in this process are 10 µs apart, and 1,700,000,000,000 ms and 1 µs is the first one's time."""
+    first_ms = BASE_TIME_NS // 1_000_000
+    assert planner(log, startingTimestamp=str(first_ms)).starting()[FIRST].offset == 0
+    late = str(first_ms + 1)
+    with pytest.raises(ConfigError, match=f"orders/0 has no record of {late} ms"):
+        planner(log, startingTimestamp=late).starting()
+    patient = planner(log, startingOffsetsByTimestampStrategy="latest", startingTimestamp=late).starting()
+    assert (patient[FIRST].offset, patient[SECOND].offset) == (30, 0)
+    named = json.dumps({"orders": {"0": first_ms}})
+    assert planner(log, streaming=False, endingOffsetsByTimestamp=named).plan_batch() == []
+    log.topics["orders"][0].trim(10)
+    read = planner(log, streaming=False, startingOffsetsByTimestamp=named, endingTimestamp=late)
+    assert bounds(read.plan_batch()) == [(FIRST, 10, 30)]
+
+
+def test_too_few_records_are_waited_with(log: FakeLog) -> None:
+    now = [100.0]
+    given = {"server": log.address, "subscribe": "orders", "startingOffsets": "earliest", "minOffsetsPerTrigger": "20"}
+    options = Options.parse(given | {"maxTriggerDelay": "30s"}, streaming=True)
+    plan = Planner(options, lambda _: connect(log), sleep=lambda _: None, monotonic=lambda: now[0])
+    start = plan.starting()
+    end = plan.advance(start, None)
+    append(log, 10)
+    assert plan.advance(end, None) == end
+    append(log, 10)
+    after = plan.advance(end, None)
+    assert after[FIRST].offset == 50
+    append(log, 10)
+    now[0] += 29
+    assert plan.advance(after, None) == after
+    now[0] += 1
+    assert plan.advance(after, None)[FIRST].offset == 60
+    plan.freeze()
+    assert plan.advance(after, None)[FIRST].offset == 60
+
+
+def test_bytes_are_counted_by_the_average(log: FakeLog) -> None:
+    partition = log.topics["orders"][0]
+    partition.other_bytes = 30_000 - sum(len(data) for _, _, data in partition.batches)
+    plan = planner(log, maxBytesPerTrigger="12000")
+    start = plan.starting()
+    assert plan.advance(start, None)[FIRST].offset == 12
+    assert plan.advance(start, 5)[FIRST].offset == 5
+    assert planner(log, maxBytesPerTrigger="1").advance(start, None)[FIRST].offset == 1
+    assert planner(log, maxBytesPerTrigger="30000").advance(start, None)[FIRST].offset == 30
+
+
+def test_topics_of_a_pattern_are_found_while_the_query_runs(log: FakeLog) -> None:
+    given = {"server": log.address, "subscribePattern": "ord.+", "startingOffsets": "latest"}
+    plan = Planner(Options.parse(given, streaming=True), lambda _: connect(log), sleep=lambda _: None)
+    start = plan.starting()
+    (partition,) = log.create("ordinary")
+    partition.append([Message(b"x")])
+    log.create("other")
+    end = plan.advance(start, None)
+    assert bounds(plan.plan(start, end)) == [(Place("ordinary", 0), 0, 1)]
+    del log.topics["ordinary"]
+    with pytest.raises(DataLoss, match="ordinary/0 is no longer there"):
+        plan.advance(end, None)
+
+
+def test_a_broker_that_is_slow_to_say_is_asked_less_often(log: FakeLog) -> None:
+    now = [100.0]
+    pauses: list[float] = []
+
+    def monotonic() -> float:
+        now[0] += 0.01
+        return now[0]
+
+    plan = Planner(
+        Options.parse({"server": log.address, "subscribe": "orders"}, streaming=True),
+        lambda _: connect(log),
+        sleep=pauses.append,
+        monotonic=monotonic,
+    )
+    plan.advance({}, None)
+    plan.advance({}, None)
+    assert len(pauses) == 1
+    assert 0.05 < pauses[0] < 0.1

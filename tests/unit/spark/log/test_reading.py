@@ -45,7 +45,7 @@ def read(log: FakeLog, wanted: Range, sleep: Callable[[float], None] = never, **
     with contextlib.closing(LogClient(log.address)) as client:
         batches = list(reading.read_range(client, wanted, parsed, sleep=sleep, monotonic=lambda: 0.0))
     assert all(batch.num_rows for batch in batches)
-    return [(row["offset"], row["body"]) for batch in batches for row in batch.to_pylist()]
+    return [(row["offset"], row["value"]) for batch in batches for row in batch.to_pylist()]
 
 
 def rows(*spans: range) -> list[tuple[int, bytes]]:
@@ -172,4 +172,5 @@ def test_a_refusal_that_is_not_about_the_topic_is_no_loss(log: FakeLog, monkeypa
 
 def test_one_client_serves_all_tasks_of_a_worker() -> None:
     options = Options.parse({"server": "127.0.0.1:1", "subscribe": "a"}, streaming=True)
-    assert reading.client_of(options) is reading.client_of(options)
+    assert reading.client_of(options, "127.0.0.1:1") is reading.client_of(options, "127.0.0.1:1")
+    assert reading.client_of(options, "127.0.0.1:1") is not reading.client_of(options, "127.0.0.1:2")

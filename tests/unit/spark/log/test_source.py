@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from polymq.errors import ConfigError
 from polymq.spark.log import reading
 from polymq.spark.log.source import PolyMQDataSource, PolyMQStreamReader, RangePartition
 from polymq.wire.records import Message
@@ -106,3 +107,22 @@ def test_a_restarted_stream_is_asked_for_partitions_first(log: FakeLog) -> None:
     partitions = stream(log).partitions(start, end)
     assert all(isinstance(partition, RangePartition) for partition in partitions)
     assert read(before, partitions) == list(range(10))
+
+
+def test_what_people_see_has_no_secret(log: FakeLog) -> None:
+    made = source(log, secret="planted", columns="value,offset")
+    assert made.schema() == "value binary, offset bigint"
+    shown = [repr(made), repr(made.reader(StructType())), repr(made.streamReader(StructType()))]
+    assert shown[0] == f"<PolyMQDataSource server={log.address} subscribe=orders>"
+    assert shown[1:] == [f"<PolyMQ{kind} {log.address} subscribe=orders>" for kind in ("Reader", "StreamReader")]
+
+
+def test_a_column_that_there_is_not_is_refused_at_once(log: FakeLog) -> None:
+    with pytest.raises(ConfigError, match="columns names body"):
+        source(log, columns="body").schema()
+
+
+def test_columns_are_those_that_were_asked_for(log: FakeLog) -> None:
+    reader = source(log, columns="offset,message_id").reader(StructType())
+    found: list[Any] = list(reader.read(reader.partitions()[0]))
+    assert [batch.schema.names for batch in found] == [["offset", "message_id"]]

@@ -1,0 +1,1 @@
+from polymq.wire.inline cimport load_i64, load_u32
