@@ -85,6 +85,11 @@ bench: setup ## polymq beside nsqd, nats-server and RocketMQ's brokers, on this 
 crash: setup ## kill -9 under load, again and again, and check what was promised: KILLS=200
 	@$(PYTHON_ENV)/python -m tests.crash --kills $(KILLS) $(ARGS)
 
+.PHONY: crash-spark
+crash-spark: setup ## kill a streaming query, its workers and the broker, and compare tables with what was acknowledged: KILLS=50 (needs Java 17)
+	@tools/setup --require-java
+	@$(PYTHON_ENV)/python -m tests.crash.spark --kills $(KILLS) $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup ## the decoders, built with bounds checks, against random and damaged input
 	@tools/fuzz $(ARGS)
