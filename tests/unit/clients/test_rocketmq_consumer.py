@@ -276,6 +276,23 @@ def test_what_an_iterating_program_forgets_is_given_back_in_time() -> None:
     in_virtual_time(go())
 
 
+def test_a_handler_may_take_any_time_where_nobody_says_how_long() -> None:
+    async def go() -> None:
+        world = filled(1, queues=1)
+
+        async def work(message: RocketMQMessage) -> None:
+            await asyncio.sleep(10_000)
+
+        async with consumer(world, consuming=ConsumeOptions(begin_from="first", consume_seconds_max=None)) as each:
+            task = running(each, work)
+            await asyncio.sleep(10_100)
+            assert world.broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK) == []
+            assert world.position("g", "t", 0) == 1
+        await task
+
+    in_virtual_time(go())
+
+
 def test_ordered_messages_come_one_at_a_time_and_wait_for_one_that_fails() -> None:
     async def go() -> None:
         world = filled(8, queues=2)

@@ -8,7 +8,8 @@ from polymq.config_sections import NatsSettings
 from polymq.core.access import Principal
 from polymq.core.interest.targets import KEEPS_LOCAL, KEEPS_ROUTED
 from polymq.errors import ConfigError
-from polymq.server.nats_bridge import bridge, capture_of
+from polymq.protocols.nats.events import Subscribe
+from polymq.server.nats_bridge import bridge, capture_of, work_groups_of
 from tests.unit.core.conftest import World
 
 
@@ -92,3 +93,24 @@ def test_what_is_open_to_other_servers_clients_is_said() -> None:
             bridge(World(1).broker, NatsSettings(log_requests="both", log_requests_routed=topics))
         (problem,) = caught.value.problems
         assert expected in problem
+
+
+def test_queue_groups_of_work_are_configured() -> None:
+    broker = World(1).broker
+    assert work_groups_of(broker, NatsSettings()) is None
+    groups = work_groups_of(broker, NatsSettings(work_groups=("workers", "größe")))
+    assert groups is not None
+    assert groups.codec.left_out is broker.left_out.of("nats")
+    assert [groups.mean(Subscribe(b"orders", b"1", queue.encode())) for queue in ("workers", "größe", "others", "")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_every_queue_group_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        work_groups_of(World(1).broker, NatsSettings(work_groups=("good", "a b", "*", "_sys_", '["x"]')))
+    assert [problem.split(": ")[1].split(" is no")[0] for problem in caught.value.problems] == ['"a b"', '"*"', '"_sys_"', '"["x"]"']
+    assert all(problem.startswith("nats.work_groups: ") for problem in caught.value.problems)

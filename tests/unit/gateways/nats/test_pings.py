@@ -52,3 +52,18 @@ def test_who_is_always_pinged() -> None:
     assert pings.due(effects) is True
     assert pings.due(effects) is True
     assert pings.due(effects) is None
+
+
+def test_pongs_come_in_the_order_of_pings_whatever_they_were_for() -> None:
+    clock, effects = Clock(), list[Effect]()
+    pings = Pings(PingPolicy.of_clients(NatsSettings()), clock.monotonic_ns)
+    pings.answered()
+    assert pings.answered_count == 0  # nobody has asked
+    assert pings.due(effects) is True
+    assert [pings.mark(), pings.mark()] == [2, 3]
+    assert pings.ask() is False
+    found = []
+    for _ in range(5):
+        pings.answered()
+        found.append(pings.answered_count)
+    assert found == [1, 2, 3, 3, 3]
