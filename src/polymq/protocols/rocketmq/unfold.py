@@ -132,8 +132,8 @@ def unfold(view: cython.const[cython.uchar][::1], first_offset: int, end_offset:
         damaged=damaged,
     )
     if count:
-        _fill(view, first_offset, result)
-        _fill_properties(view, first_offset, result)
+        _fill(view, first_offset, end_offset, result)
+        _fill_properties(view, first_offset, end_offset, result)
     return result
 
 
@@ -309,7 +309,9 @@ def _measure_properties(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _fill(view: cython.const[cython.uchar][::1], first_offset: cython.longlong, target: Unfolded) -> cython.int:
+def _fill(
+    view: cython.const[cython.uchar][::1], first_offset: cython.longlong, end_offset: cython.longlong, target: Unfolded
+) -> cython.int:
     """Write what is no property, of as many messages as there are rows."""
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = len(view)
@@ -326,7 +328,7 @@ def _fill(view: cython.const[cython.uchar][::1], first_offset: cython.longlong, 
     while row < count:
         after = _layout(view, at, end, found)
         assert after > at
-        if found[_OFFSET] >= first_offset:
+        if first_offset <= found[_OFFSET] and found[_OFFSET] < end_offset:
             size = found[_BODY_SIZE]
             offsets[row] = found[_OFFSET]
             times[row] = found[_TIME_MS] * 1000
@@ -340,7 +342,9 @@ def _fill(view: cython.const[cython.uchar][::1], first_offset: cython.longlong, 
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _fill_properties(view: cython.const[cython.uchar][::1], first_offset: cython.longlong, target: Unfolded) -> cython.int:
+def _fill_properties(
+    view: cython.const[cython.uchar][::1], first_offset: cython.longlong, end_offset: cython.longlong, target: Unfolded
+) -> cython.int:
     """Do for texts and headers what `_fill` does for the rest."""
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = len(view)
@@ -365,7 +369,7 @@ def _fill_properties(view: cython.const[cython.uchar][::1], first_offset: cython
     values: cython.uchar[::1] = target.values
     while row < count:
         after = _layout(view, at, end, found)
-        if found[_OFFSET] >= first_offset:
+        if first_offset <= found[_OFFSET] and found[_OFFSET] < end_offset:
             _measure_properties(view, found[_PROPERTIES_AT], found[_PROPERTIES_END], where, unused)
             for field in range(_FIELDS):
                 place = field * (count + 1) + row

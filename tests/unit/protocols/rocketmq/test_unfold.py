@@ -139,6 +139,12 @@ def test_offsets_that_do_not_grow_are_refused(module: ModuleType) -> None:
 
 
 @both
+def test_what_is_not_asked_for_may_stand_between(module: ModuleType) -> None:
+    run = run_of(stored(5), stored(20), stored(6), stored(1), stored(7))
+    assert rows(module.unfold(run, 5, 9)) == told_by_the_decoder(run, 5, 9)
+
+
+@both
 def test_every_cut_is_noticed(module: ModuleType) -> None:
     run = run_of(MANY[1], MANY[3])
     whole = {0, len(encode_one(MANY[1])), len(run)}
