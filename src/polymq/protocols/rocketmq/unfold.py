@@ -2,8 +2,8 @@
 
 The layout is in `messages`; `runs` has what comes out. A run is walked twice: the first walk looks at every size and adds up
 what the columns take, the second one copies. Bodies are taken as they lie there: `is_packed` tells when `runs.unpacked_run` has
-something to do first. Of properties, KEYS, TAGS, `reply-to` and UNIQ_KEY have columns of their own; the others that users have
-set are headers, in their order (`generic`); of several with one of the four names the last counts.
+something to do first. Of properties, KEYS, TAGS, `reply-to` and UNIQ_KEY have columns of their own, in which the last of several
+counts; those that users have set are headers, in their order, but for KEYS (`generic`).
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ def _measure_properties(
             if kind < _FIELDS:
                 texts[2 * kind] = colon + 1
                 texts[2 * kind + 1] = stop - colon - 1
-            elif kind == _HEADER:
+            if kind in (_HEADER, _TAGS, _REPLY_TO):
                 totals[_HEADERS] += 1
                 totals[_NAME_BYTES] += colon - at
                 totals[_VALUE_BYTES] += stop - colon - 1
@@ -404,13 +404,16 @@ def _fill_headers(
     """Write the headers of one message behind `header` others; gives how many there are by then."""
     stop: cython.Py_ssize_t
     colon: cython.Py_ssize_t
+    kind: cython.Py_ssize_t
     while at < end:
         stop = _find(view, at, end, 2)
         colon = _find(view, at, stop, 1)
-        if colon > at and stop - colon > 1 and _kind(view, at, colon - at) == _HEADER:
-            _fill_one(view, at, colon - at, name_ends, names, header)
-            _fill_one(view, colon + 1, stop - colon - 1, value_ends, values, header)
-            header += 1
+        if colon > at and stop - colon > 1:
+            kind = _kind(view, at, colon - at)
+            if kind in (_HEADER, _TAGS, _REPLY_TO):
+                _fill_one(view, at, colon - at, name_ends, names, header)
+                _fill_one(view, colon + 1, stop - colon - 1, value_ends, values, header)
+                header += 1
         at = stop + 1
     return header
 

@@ -65,7 +65,7 @@ def told_by_the_decoder(run: bytes, first: int, end: int) -> list[Row]:
     for each in decode_stored(run):
         if first <= each.queue_offset < end:
             key, headers = generic_of(each.properties)
-            others = [(name.decode(), value) for name, value in headers if name not in {b"TAGS", b"reply-to"}]
+            others = [(name.decode(), value) for name, value in headers]
             named = properties.parse(each.properties)
             identity = named.get("UNIQ_KEY") or offset_message_id(each.store_host, each.store_port, each.physical_offset)
             texts = (None if key is None else key.decode(), named.get("TAGS"), named.get("reply-to"), identity)
