@@ -11,18 +11,20 @@ import json
 import random
 import struct
 from array import array
+from typing import TYPE_CHECKING
 
 import pytest
 
 from polymq.errors import CorruptRecord, RemoteProtocolError
-from polymq.protocols.rocketmq import batch_records, bodies, relaxed_json
+from polymq.protocols.rocketmq import batch_records, bodies, relaxed_json, runs, unfold
 from polymq.protocols.rocketmq.batches import BatchPart, join_batch, split_batch
 from polymq.protocols.rocketmq.decode import Decoder
 from polymq.protocols.rocketmq.encode import SEND_REPLY_SIZE_BYTES_MAX, by_queue, encode_send_replies
 from polymq.protocols.rocketmq.events import Event, Request, Sends
 from polymq.protocols.rocketmq.extras import Keeper
-from polymq.protocols.rocketmq.messages import decode_stored, read_extra
+from polymq.protocols.rocketmq.messages import StoredMessage, body_crc, decode_stored, read_extra
 from polymq.protocols.rocketmq.places import Place
+from polymq.protocols.rocketmq.runs import FIELDS, encode_one, unpacked_run
 from polymq.protocols.rocketmq.send_records import encode_records
 from polymq.protocols.rocketmq.settings import RocketmqSettings
 from polymq.protocols.rocketmq.stored import encode_stored, stored_room
@@ -30,6 +32,9 @@ from polymq.wire import records
 from polymq.wire.slices import Slice
 from tests.unit.protocols.nsq.streams import interpreted
 from tests.unit.protocols.rocketmq.frames import binary_frame, binary_send, json_frame, run, send
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 SEEDS = range(30)
 STREAMS_PER_SEED = 40
@@ -39,6 +44,7 @@ KEEPER = Keeper(b"\x0a\0\0\1", 99, "C")
 WORDS = ("", "T", "TAGS\x01A\x02", "WAIT\x01true", "DELAY\x011", "é\U0001f600", '"\\\n', "5", "-1", "99999999999", "true", "x" * 300)
 
 plain = interpreted("polymq.protocols.rocketmq.decode")
+plain_unfold = interpreted("polymq.protocols.rocketmq.unfold")
 
 
 def frame(random_: random.Random) -> bytes:
@@ -184,3 +190,46 @@ def test_batches_and_messages(seed: int) -> None:
         with contextlib.suppress(RemoteProtocolError):
             decode_stored(data)
         read_extra(data)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_runs_of_stored_messages(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random_ = random.Random(seed)
+    # What does not unpack is given more and more room.
+    monkeypatch.setattr(runs, "_BODY_SIZE_BYTES_MAX", 10_000)
+    for _ in range(STREAMS_PER_SEED):
+        run_ = damage(b"".join([stored_message(random_, offset) for offset in range(random_.randrange(1, 8))]), random_)
+        first, end = random_.choice(((0, 100), (2, 4), (0, 2**63 - 1)))
+        said = [unfolded(module, run_, first, end) for module in (unfold, plain_unfold)]
+        assert said[0] == said[1], (seed, run_)
+        with contextlib.suppress(RemoteProtocolError):
+            plain_run = unpacked_run(run_)
+            assert not unfold.is_packed(plain_run), (seed, run_)
+            unfolded(unfold, plain_run, first, end)
+
+
+def stored_message(random_: random.Random, offset: int) -> bytes:
+    body = random_.randbytes(random_.choice((0, 1, 5, 300)))
+    sys_flag = random_.choice((0, 0, 0, 1, 0x101, 0x201, 0x301, 0x10, 0x20, 0x30, 0xC0))
+    hosts = [bytes(16 if sys_flag & bit else 4) for bit in (0x10, 0x20)]
+    topic, named = random_.choice(("T", "t" * 200)), "".join(random_.choices(WORDS, k=3)).encode()
+    crc = body_crc(body) if random_.random() < 0.9 else 7
+    message = StoredMessage(topic, 1, offset, 9, body, named, 0, sys_flag, crc, 5, hosts[0], 6, 7, hosts[1], 8)
+    return encode_one(message)
+
+
+def unfolded(module: ModuleType, run_: bytes, first: int, end: int) -> object:
+    """What a run is said to be; the sizes of all buffers fit."""
+    try:
+        found = module.unfold(run_, first, end)
+    except RemoteProtocolError as error:
+        return str(error)
+    assert len(found.offsets) == len(found.times_us) == len(found.reconsume_times) == found.count
+    assert found.body_ends[found.count] == len(found.bodies)
+    assert found.header_ends[found.count] == found.header_count
+    assert found.name_ends[found.header_count] == len(found.names)
+    assert found.value_ends[found.header_count] == len(found.values)
+    sizes = [found.text_ends[(field + 1) * (found.count + 1) - 1] for field in range(FIELDS)]
+    assert sum(sizes) == len(found.texts)
+    assert list(found.text_starts) == [sum(sizes[:field]) for field in range(FIELDS)]
+    return found, module.is_packed(run_)

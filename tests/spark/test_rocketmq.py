@@ -68,7 +68,11 @@ def test_a_batch_read_gives_every_column(spark: SparkSession, polymq_server: Pol
     assert (plain.topic, plain.protocol, plain.attempts, plain.key, plain.tags) == ("orders", "rocketmq", 1, None, None)
     assert bytes(plain.value) == b"7" + b" " * 5000
     assert [(each.key, bytes(each.value)) for each in plain.headers] == [("colour", b"c7")]
-    assert (bytes(tagged.key), tagged.tags, tagged.headers) == (b"21", "odd", [])
+    assert (bytes(tagged.key), tagged.tags, [(each.key, bytes(each.value)) for each in tagged.headers]) == (
+        b"21",
+        "odd",
+        [("TAGS", b"odd")],
+    )
     assert len(plain.message_id) == 32
     assert (plain.reply_to, plain.expires_at) == (None, None)
     assert abs(before - plain.timestamp.astimezone(dt.UTC)) < dt.timedelta(minutes=2)

@@ -74,6 +74,17 @@ def test_pulls_end_at_the_first_that_is_refused(queues: FakeQueues, client: Queu
         client.pull(FIRST, [10], 10)
 
 
+def test_many_queues_are_asked_for_piece_by_piece(queues: FakeQueues, client: QueueClient) -> None:
+    queues.create("events", 300)
+    queues.put("events", 2, queue=299)
+    wanted = [MessageQueue("events", "broker-a", number) for number in range(300)]
+    ends = client.ends(wanted)
+    assert list(ends) == wanted
+    assert sum(ends.values()) == ends[wanted[-1]] == 2
+    client.commit(dict.fromkeys(wanted, 1))
+    assert len(queues.committed) == 300
+
+
 def test_what_is_being_removed_is_told(queues: FakeQueues, client: QueueClient) -> None:
     fields = {"nextBeginOffset": "9", "minOffset": "0", "maxOffset": "50"}
     queues.scripts[11] = lambda _: (20, "MESSAGE_WAS_REMOVING", fields, b"")

@@ -99,9 +99,9 @@ def _plain(message: StoredMessage, size_max: int) -> list[bytes]:
     """Make one stored message plain; gives the records that are in its place."""
     if not message.sys_flag & _PACKED:
         return [encode_one(message)]
-    if message.body_crc and message.body_crc != body_crc(message.body):
-        return [encode_one(message)]  # `unfold` finds that it is damaged
     kind = message.sys_flag & ~_PACKED
+    if message.body_crc and message.body_crc != body_crc(message.body):
+        return [encode_one(replace(message, sys_flag=kind))]  # `unfold` finds that it is damaged
     try:
         body = unpack(message.body, message.sys_flag, size_max)
         if message.sys_flag & _INNER != _INNER:

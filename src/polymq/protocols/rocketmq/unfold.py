@@ -2,8 +2,8 @@
 
 The layout is in `messages`; `runs` has what comes out. A run is walked twice: the first walk looks at every size and adds up
 what the columns take, the second one copies. Bodies are taken as they lie there: `is_packed` tells when `runs.unpacked_run` has
-something to do first. Of properties, KEYS, TAGS, `reply-to` and UNIQ_KEY have columns of their own; the others that users have
-set are headers, in their order (`generic`); of several with one of the four names the last counts.
+something to do first. Of properties, KEYS, TAGS, `reply-to` and UNIQ_KEY have columns of their own, in which the last of several
+counts; those that users have set are headers, in their order, but for KEYS (`generic`).
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def unfold(view: cython.const[cython.uchar][::1], first_offset: int, end_offset:
         damaged=damaged,
     )
     if count:
-        _fill(view, first_offset, result)
-        _fill_properties(view, first_offset, result)
+        _fill(view, first_offset, end_offset, result)
+        _fill_properties(view, first_offset, end_offset, result)
     return result
 
 
@@ -299,7 +299,7 @@ def _measure_properties(
             if kind < _FIELDS:
                 texts[2 * kind] = colon + 1
                 texts[2 * kind + 1] = stop - colon - 1
-            elif kind == _HEADER:
+            if kind in (_HEADER, _TAGS, _REPLY_TO):
                 totals[_HEADERS] += 1
                 totals[_NAME_BYTES] += colon - at
                 totals[_VALUE_BYTES] += stop - colon - 1
@@ -309,7 +309,9 @@ def _measure_properties(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _fill(view: cython.const[cython.uchar][::1], first_offset: cython.longlong, target: Unfolded) -> cython.int:
+def _fill(
+    view: cython.const[cython.uchar][::1], first_offset: cython.longlong, end_offset: cython.longlong, target: Unfolded
+) -> cython.int:
     """Write what is no property, of as many messages as there are rows."""
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = len(view)
@@ -326,7 +328,7 @@ def _fill(view: cython.const[cython.uchar][::1], first_offset: cython.longlong, 
     while row < count:
         after = _layout(view, at, end, found)
         assert after > at
-        if found[_OFFSET] >= first_offset:
+        if first_offset <= found[_OFFSET] and found[_OFFSET] < end_offset:
             size = found[_BODY_SIZE]
             offsets[row] = found[_OFFSET]
             times[row] = found[_TIME_MS] * 1000
@@ -340,7 +342,9 @@ def _fill(view: cython.const[cython.uchar][::1], first_offset: cython.longlong, 
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _fill_properties(view: cython.const[cython.uchar][::1], first_offset: cython.longlong, target: Unfolded) -> cython.int:
+def _fill_properties(
+    view: cython.const[cython.uchar][::1], first_offset: cython.longlong, end_offset: cython.longlong, target: Unfolded
+) -> cython.int:
     """Do for texts and headers what `_fill` does for the rest."""
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = len(view)
@@ -365,7 +369,7 @@ def _fill_properties(view: cython.const[cython.uchar][::1], first_offset: cython
     values: cython.uchar[::1] = target.values
     while row < count:
         after = _layout(view, at, end, found)
-        if found[_OFFSET] >= first_offset:
+        if first_offset <= found[_OFFSET] and found[_OFFSET] < end_offset:
             _measure_properties(view, found[_PROPERTIES_AT], found[_PROPERTIES_END], where, unused)
             for field in range(_FIELDS):
                 place = field * (count + 1) + row
@@ -400,13 +404,16 @@ def _fill_headers(
     """Write the headers of one message behind `header` others; gives how many there are by then."""
     stop: cython.Py_ssize_t
     colon: cython.Py_ssize_t
+    kind: cython.Py_ssize_t
     while at < end:
         stop = _find(view, at, end, 2)
         colon = _find(view, at, stop, 1)
-        if colon > at and stop - colon > 1 and _kind(view, at, colon - at) == _HEADER:
-            _fill_one(view, at, colon - at, name_ends, names, header)
-            _fill_one(view, colon + 1, stop - colon - 1, value_ends, values, header)
-            header += 1
+        if colon > at and stop - colon > 1:
+            kind = _kind(view, at, colon - at)
+            if kind in (_HEADER, _TAGS, _REPLY_TO):
+                _fill_one(view, at, colon - at, name_ends, names, header)
+                _fill_one(view, colon + 1, stop - colon - 1, value_ends, values, header)
+                header += 1
         at = stop + 1
     return header
 

@@ -121,6 +121,8 @@ class RangeReader:
             self._extent = each.extent
             self._piece += run
             self._at = each.next_offset
+            if len(self._piece) >= _BATCH_SIZE_BYTES:
+                break
             if self._at != before + self._step:
                 self._step = min(self._step, self._at - before)
                 break

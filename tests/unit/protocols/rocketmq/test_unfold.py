@@ -65,7 +65,7 @@ def told_by_the_decoder(run: bytes, first: int, end: int) -> list[Row]:
     for each in decode_stored(run):
         if first <= each.queue_offset < end:
             key, headers = generic_of(each.properties)
-            others = [(name.decode(), value) for name, value in headers if name not in {b"TAGS", b"reply-to"}]
+            others = [(name.decode(), value) for name, value in headers]
             named = properties.parse(each.properties)
             identity = named.get("UNIQ_KEY") or offset_message_id(each.store_host, each.store_port, each.physical_offset)
             texts = (None if key is None else key.decode(), named.get("TAGS"), named.get("reply-to"), identity)
@@ -136,6 +136,12 @@ def test_offsets_that_do_not_grow_are_refused(module: ModuleType) -> None:
     for wrong in (run_of(stored(6), stored(6)), run_of(stored(6), stored(5))):
         with pytest.raises(RemoteProtocolError, match="do not fit"):
             module.unfold(wrong, 0, 9)
+
+
+@both
+def test_what_is_not_asked_for_may_stand_between(module: ModuleType) -> None:
+    run = run_of(stored(5), stored(20), stored(6), stored(1), stored(7))
+    assert rows(module.unfold(run, 5, 9)) == told_by_the_decoder(run, 5, 9)
 
 
 @both
