@@ -154,6 +154,20 @@ def test_directories_know_nodes_and_new_ones(world: World) -> None:
     assert list(survey.away) == [directory.address]
 
 
+def test_one_directory_of_several_is_enough(world: World) -> None:
+    names = ("directory", "other")
+    for name in names:
+        world.logs[name] = FakeLog()
+        announce(world.logs[name], world.logs["a"])
+    nodes = world.nodes(lookupd=",".join(world.logs[name].address for name in names))
+    world.stop("other")
+    survey = nodes.survey()
+    assert (set(survey.nodes), survey.away, len(survey.silent)) == ({"a"}, {}, 1)
+    world.stop("directory")
+    survey = nodes.survey(now=True)
+    assert (set(survey.nodes), len(survey.away)) == ({"a"}, 2)
+
+
 def test_nodes_that_are_not_ours_are_passed_over_with_a_word(world: World) -> None:
     directory = world.logs["directory"] = FakeLog()
     announce(directory, world.logs["a"], world.logs["b"])
