@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from polymq.spark.log.subscription import names_of
 from polymq.spark.option_values import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -46,14 +47,14 @@ class Bound:
         if self.time_ms is not None:
             return self.time_ms, True
         keys = self.named.get(place.topic, {})
-        for key in (f"{place.node}/{place.partition}", str(place.partition)):
+        for key in names_of(place):
             if key in keys:
                 return keys[key], self.by_time
         return self.others, False
 
     def unknown(self, places: Mapping[Place, object]) -> list[str]:
         """List the partitions that are named and are not there."""
-        known = {(place.topic, key) for place in places for key in (f"{place.node}/{place.partition}", str(place.partition))}
+        known = {(place.topic, key) for place in places for key in names_of(place)}
         return [f"{topic}/{key}" for topic, keys in self.named.items() for key in keys if (topic, key) not in known]
 
 

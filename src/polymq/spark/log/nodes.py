@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from polymq.clients.log import parse_address
-from polymq.errors import Refusal, RefusalCode, RemoteProtocolError, TransportError
+from polymq.errors import ConfigError, Refusal, RefusalCode, RemoteProtocolError, TransportError
 from polymq.spark.log.offsets import Place
 
 if TYPE_CHECKING:
@@ -37,11 +37,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What there was at one moment. `nodes` are addresses by name; `away` are reasons by address, of nodes and directories."""
+    """What there was at one moment. `nodes` are addresses by name; `away` are reasons by address, of nodes that do not answer.
+
+    `silent` are those of directories; they are `away` as well if none of them has ever answered, or none does now.
+    """
 
     topics: list[TopicInfo] = field(default_factory=list)
     nodes: dict[str, str] = field(default_factory=dict)
     away: dict[str, str] = field(default_factory=dict)
+    silent: dict[str, str] = field(default_factory=dict)
 
     def describe_away(self) -> str:
         """Say who does not answer, for people."""
@@ -91,13 +95,14 @@ class Nodes:
         away: dict[str, str] = {}
         topics: list[TopicInfo] = []
         nodes: dict[str, str] = {}
-        for address in self._addresses(away, now=now):
+        silent: dict[str, str] = {}
+        for address in self._addresses(away, silent, now=now):
             self._ask(address, topics, nodes, away)
         missing = [name for name in self._options.subscription.topics if name not in {topic.name for topic in topics}]
         required = [name for name in missing if name not in optional]
         if required and not away:
             raise Refusal(RefusalCode.TOPIC_NOT_FOUND, f"topic {', '.join(required)} not found")
-        return Survey(topics, nodes, away)
+        return Survey(topics, nodes, away, silent)
 
     def offset_at(self, survey: Survey, place: Place, time_ns: int) -> int:
         """Ask for the first offset of a partition at or after a time."""
@@ -117,8 +122,8 @@ class Nodes:
         if not name:
             raise RemoteProtocolError(f"the node at {address} has no name: it cannot be read together with others")
         if name in nodes:
-            # The same node under two addresses, which `servers` and directories may well name.
-            return
+            text = f"{nodes[name]} and {address} are both node {name}: name it once, or remove node-id from the data folder that is a copy"
+            raise ConfigError([text])
         nodes[name] = address
         topics += [replace(topic, node=name) for topic in found]
 
@@ -149,7 +154,7 @@ class Nodes:
             for topic in found
         ]
 
-    def _addresses(self, away: dict[str, str], *, now: bool) -> list[str]:
+    def _addresses(self, away: dict[str, str], silent: dict[str, str], *, now: bool) -> list[str]:
         """List the doors: those that were given, or those of the nodes that directories know."""
         options = self._options
         if not options.lookupds:
@@ -158,10 +163,13 @@ class Nodes:
             asked_at = self._asked_at.get(address)
             if not now and asked_at is not None and self._monotonic() < asked_at + _DIRECTORY_SECONDS:
                 continue
-            listed = self._try(address, partial(self._listed, address), away)
+            listed = self._try(address, partial(self._listed, address), silent)
             if listed is not None:
                 self._asked_at[address] = self._monotonic()
                 self._places[address] = listed
+        if len(silent) == len(options.lookupds):
+            # Nodes tell all directories of themselves, so one is enough.
+            away |= silent
         doors = [self._door_of(place, away, now=now) for listed in self._places.values() for place in listed]
         return list(dict.fromkeys(door for door in doors if door))
 

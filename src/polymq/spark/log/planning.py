@@ -188,7 +188,7 @@ class Planner:
         left_out = set()
         for name in sorted(missing):
             is_over = now - self._missing_since[name] >= self._options.retry_seconds
-            may_be_away = bool(survey.away)
+            may_be_away = bool(survey.away or survey.silent)
             if may_be_away and is_over:
                 text = f"node {name} has been away for {self._options.retry_seconds:g} s: {survey.describe_away()}"
                 if self._options.fail_on_data_loss:
@@ -264,9 +264,9 @@ class Planner:
     def _bound(self, bound: Bound, survey: Survey) -> Positions:
         """Turn an option into positions."""
         infos = offsets.places_of(survey.topics)
-        unknown = bound.unknown(infos)
-        if unknown:
-            raise ConfigError([f"{bound.name} speaks of {', '.join(unknown)}, which the broker does not have"])
+        for name, unknown in ((bound.name, bound.unknown(infos)), ("assign", self._options.subscription.unknown(infos))):
+            if unknown:
+                raise ConfigError([f"{name} speaks of {', '.join(unknown)}, which the broker does not have"])
         result: dict[Place, Position] = {}
         for place, info in infos.items():
             value, is_time = bound.of(place)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from polymq.spark.log.offsets import Place
     from polymq.spark.option_values import OptionReader
 
-__all__ = ["Subscription", "read_subscription"]
+__all__ = ["Subscription", "names_of", "read_subscription"]
 
 _FORMS: Final = ("subscribe", "subscribePattern", "assign")
 
@@ -43,7 +43,17 @@ class Subscription:
         if not self.assigned:
             return True
         keys = self.assigned.get(place.topic, frozenset())
-        return str(place.partition) in keys or f"{place.node}/{place.partition}" in keys
+        return not keys.isdisjoint(names_of(place))
+
+    def unknown(self, places: Iterable[Place]) -> list[str]:
+        """List the partitions that are assigned and are not there."""
+        known = {(place.topic, key) for place in places for key in names_of(place)}
+        return [f"{topic}/{key}" for topic, keys in self.assigned.items() for key in sorted(keys) if (topic, key) not in known]
+
+
+def names_of(place: Place) -> tuple[str, str]:
+    """Give what options may call a partition of its topic: that of its node before that of any."""
+    return f"{place.node}/{place.partition}", str(place.partition)
 
 
 def read_subscription(reader: OptionReader) -> Subscription:

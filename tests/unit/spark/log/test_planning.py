@@ -319,6 +319,18 @@ def test_topics_of_a_pattern_are_found_while_the_query_runs(log: FakeLog) -> Non
         plan.advance(end, None)
 
 
+def test_partitions_that_are_assigned_must_be_there(log: FakeLog) -> None:
+    def assigned(text: str) -> Planner:
+        options = Options.parse({"server": log.address, "assign": text, "startingOffsets": "earliest"}, streaming=True)
+        return Planner(options, lambda _: connect(log), sleep=lambda _: None)
+
+    plan = assigned('{"orders": [1]}')
+    append(log, 10, partition=1)
+    assert bounds(plan.plan(plan.starting(), plan.newest())) == [(SECOND, 0, 10)]
+    with pytest.raises(ConfigError, match="assign speaks of orders/7, orders/n/1"):
+        assigned('{"orders": [1, 7, "n/1"]}').starting()
+
+
 def test_a_broker_that_is_slow_to_say_is_asked_less_often(log: FakeLog) -> None:
     now = [100.0]
     pauses: list[float] = []
