@@ -68,7 +68,7 @@ def put(folder: Path, number: int, rows: list[str]) -> None:
 def run(frame: DataFrame, broker: PolymqServer, checkpoint: Path, **options: str) -> StreamingQuery:
     writer = frame.writeStream.format("polymq").options(server=broker.http, topic="t", **options)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    query.awaitTermination(200)
     return query
 
 
@@ -114,7 +114,7 @@ def test_lost_attempts_and_kills_of_the_broker_leave_each_row_once(spark: SparkS
     frame = in_two_topics(stream(spark, tmp_path / "in")).repartition(2)
     (faults / "fail").touch()
     with pytest.raises(StreamingQueryException, match="lost behind its last row"):
-        start_faulty(frame, broker, tmp_path).awaitTermination(90)
+        start_faulty(frame, broker, tmp_path).awaitTermination(200)
     (faults / "fail").unlink()
     assert bodies_of(broker, "t") == []
 
@@ -126,14 +126,14 @@ def test_lost_attempts_and_kills_of_the_broker_leave_each_row_once(spark: SparkS
     (faults / "go-1").touch()
     faulty_sink.await_file(faults / "committing-2")
     kill(broker, 0.02)
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(200)
     assert sorted(bodies_of(broker, "t") + bodies_of(broker, "u")) == wanted
     assert (tmp_path / "checkpoint" / "commits" / "2").exists()
     # NSQ's readers get the same.
     found: list[bytes] = []
     with connect(f"nsq://{broker.nsq}") as reader:
         subscription = reader.subscribe("u", group="test", window=2000)
-        for message in subscription.messages(timeout_seconds=2):
+        for message in subscription.messages(timeout_seconds=30):
             message.done()
             found.append(message.body)
             if len(found) == sum(body.endswith(b"7") for body in wanted):
