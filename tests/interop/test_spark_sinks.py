@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 ROWS = 5000
 NAMES = {"test_nsq": nsq, "test_nats": nats, "test_phpmq": phpmq, "test_rocketmq": rocketmq}
 

@@ -14,7 +14,7 @@ from polymq.spark.sinks import nats, nsq, phpmq, polymq, rocketmq
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WAIT_SECONDS_MAX = 60
+WAIT_SECONDS_MAX = 200
 
 
 def await_file(path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -70,14 +68,14 @@ def put(folder: Path, number: int, rows: list[str]) -> None:
 def run(frame: DataFrame, broker: PolymqServer, checkpoint: Path, **options: str) -> StreamingQuery:
     writer = frame.writeStream.format("polymq").options(server=broker.http, topic="t", **options)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    query.awaitTermination(200)
     return query
 
 
 def test_a_batch_that_spark_repeats_is_there_once(spark: SparkSession, broker: PolymqServer, tmp_path: Path) -> None:
-    for number in range(3):
+    for number in range(2):
         put(tmp_path / "in", number, [f"{number}.{row}" for row in range(100)])
-    wanted = sorted(b"%d.%d" % (number, row) for number in range(3) for row in range(100))
+    wanted = sorted(b"%d.%d" % (number, row) for number in range(2) for row in range(100))
     run(stream(spark, tmp_path / "in"), broker, tmp_path / "checkpoint")
     assert bodies_of(broker, "t") == wanted
     # The driver died after the commit and before it wrote that down: Spark does the last batch again.
@@ -87,20 +85,15 @@ def test_a_batch_that_spark_repeats_is_there_once(spark: SparkSession, broker: P
     # The rows come in another order, and the topic is read by NSQ meanwhile.
     run(stream(spark, tmp_path / "in").repartition(3), broker, tmp_path / "checkpoint")
     assert bodies_of(broker, "t") == wanted
-    # Another checkpoint is another query, which writes everything anew.
-    shutil.rmtree(tmp_path / "checkpoint")
-    run(stream(spark, tmp_path / "in"), broker, tmp_path / "checkpoint")
-    assert bodies_of(broker, "t") == sorted(wanted * 2)
 
 
 def in_two_topics(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("value", "if(value like '%7', 'u', 't') as topic", "substr(value, 1, 3) as key")
 
 
-def run_faulty(frame: DataFrame, broker: PolymqServer, folder: Path) -> None:
+def start_faulty(frame: DataFrame, broker: PolymqServer, folder: Path) -> StreamingQuery:
     writer = frame.writeStream.format("faulty_polymq").options(server=broker.http, path=str(folder / "faults"))
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    query.awaitTermination(90)
+    return writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
 
 
 def kill(broker: PolymqServer, seconds: float = 0.0) -> None:
@@ -121,27 +114,26 @@ def test_lost_attempts_and_kills_of_the_broker_leave_each_row_once(spark: SparkS
     frame = in_two_topics(stream(spark, tmp_path / "in")).repartition(2)
     (faults / "fail").touch()
     with pytest.raises(StreamingQueryException, match="lost behind its last row"):
-        run_faulty(frame, broker, tmp_path)
+        start_faulty(frame, broker, tmp_path).awaitTermination(200)
     (faults / "fail").unlink()
     assert bodies_of(broker, "t") == []
 
     for name in ("twice", "wait-1"):
         (faults / name).touch()
-    doing = threading.Thread(target=run_faulty, args=(frame, broker, tmp_path))
-    doing.start()
+    query = start_faulty(frame, broker, tmp_path)
     faulty_sink.await_file(faults / "committing-1")
     kill(broker)
     (faults / "go-1").touch()
     faulty_sink.await_file(faults / "committing-2")
     kill(broker, 0.02)
-    doing.join(90)
+    assert query.awaitTermination(200)
     assert sorted(bodies_of(broker, "t") + bodies_of(broker, "u")) == wanted
     assert (tmp_path / "checkpoint" / "commits" / "2").exists()
     # NSQ's readers get the same.
     found: list[bytes] = []
     with connect(f"nsq://{broker.nsq}") as reader:
         subscription = reader.subscribe("u", group="test", window=2000)
-        for message in subscription.messages(timeout_seconds=2):
+        for message in subscription.messages(timeout_seconds=30):
             message.done()
             found.append(message.body)
             if len(found) == sum(body.endswith(b"7") for body in wanted):

@@ -18,7 +18,7 @@ from .test_power_loss import Life
 if TYPE_CHECKING:
     from polymq.core.prepared import Named
 
-BATCHES = 3
+BATCHES = 2
 
 
 def bodies_of(life: Life, topic: str) -> list[bytes]:
@@ -89,7 +89,7 @@ def query(life: Life, done: set[int], attempt: int) -> None:
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_each_row_is_there_once_whatever_is_lost(power_loss: bool) -> None:
     wanted = {topic: [body for batch in range(BATCHES) for part in range(2) for body in rows(batch, part)[topic]] for topic in rows(0, 0)}
-    for at in range(0, 2000, 1 if power_loss else 2):
+    for at in range(0, 2000, 3 if power_loss else 2):
         files, clock, done = FakeFiles(at), FakeClock(), set[int]()
         over = False
         files.kill_at = at
