@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +25,6 @@ from polymq.testing.server import PolymqServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -178,3 +179,27 @@ def test_a_killed_source_loses_nothing_and_doubles_nothing(spark: SparkSession, 
     publish_nsq(server, "killed", [b"more"])
     archive(nsq_stream(spark, server, "killed", tmp_path, availableNowPauseMs=2500), tmp_path)
     assert values(spark, tmp_path) == sorted([*bodies, b"more"])
+
+
+def test_the_snippets_of_the_document_run(
+    spark: SparkSession, server: PolymqServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    publish_nsq(server, "orders", [b"a", b"b", b"c"])
+    page = Path(__file__).parents[2].joinpath("docs", "SPOOL.md").read_text(encoding="utf-8")
+    first, second, third = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"spark": spark}
+    run = first.replace("127.0.0.1:4150", server.nsq)
+    for relative in ("spool/orders", "archive", "checkpoint"):
+        run = run.replace(f'"{relative}"', f'"{tmp_path / relative}"')
+    exec(run, names)
+    try:
+        wait_until(lambda: (folder.position(tmp_path / "spool" / "orders") or folder.Position(0, 0, 0, 0)).end == 3)
+        names["query"].processAllAvailable()
+    finally:
+        names["query"].stop()
+    assert sorted(bytes(row.value) for row in spark.read.parquet(str(tmp_path / "archive")).collect()) == [b"a", b"b", b"c"]
+    spool = f'"{tmp_path / "spool" / "orders"}"'
+    assert eval(second.replace('"spool/orders"', spool), names) == 3
+    exec(third.replace('"spool/orders"', spool), names)
+    assert names["events"].isStreaming

@@ -32,6 +32,7 @@ OWN: Final = {
     "consume": "polymq.cli.consume",
     "tail": "polymq.cli.tail",
     "bridge": "polymq.cli.bridge",
+    "spool": "polymq.cli.spool",
     "stats": "polymq.cli.stats",
     "topic": "polymq.cli.topic",
     "channel": "polymq.cli.channel",
