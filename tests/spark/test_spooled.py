@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 # The first test pays for the start of Spark and of its Python workers.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 # Longer than a busy machine takes to deliver what is there.
 PAUSE_MS = 1500
