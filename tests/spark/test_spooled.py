@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,15 +25,15 @@ from polymq.testing.server import PolymqServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 # The first test pays for the start of Spark and of its Python workers.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
-PAUSE_MS = 300
+# Longer than a busy machine takes to deliver what is there.
+PAUSE_MS = 1500
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,7 @@ def started(frame: DataFrame, tmp_path: Path, *, now: bool = True) -> StreamingQ
 def archive(frame: DataFrame, tmp_path: Path) -> list[dict[str, Any]]:
     """Run a query over what there is now into Parquet; give the progress of its batches."""
     query = started(frame, tmp_path)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     return [json.loads(progress.json) for progress in query.recentProgress]
 
 
@@ -71,7 +73,7 @@ def values(spark: SparkSession, tmp_path: Path) -> list[bytes]:
     return sorted(bytes(row.value) for row in spark.read.parquet(str(tmp_path / "out")).select("value").collect())
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -154,7 +156,12 @@ def test_nats_and_phpmq_arrive_with_their_columns(spark: SparkSession, server: P
     assert [bytes(row.value) for row in rows] == [b"n%d" % n for n in range(60)]
     assert (rows[4].topic, rows[4].headers, rows[4].message_id, rows[4].attempts) == ("city.1", [], None, None)
     assert [(each.key, bytes(each.value)) for each in rows[5].headers] == [("gate", b"A7")]
-    phpmq = {"server": server.phpmq, "subscribe": "mails", "spoolLocation": str(tmp_path / "phpmq-spool"), "availableNowPauseMs": "300"}
+    phpmq = {
+        "server": server.phpmq,
+        "subscribe": "mails",
+        "spoolLocation": str(tmp_path / "phpmq-spool"),
+        "availableNowPauseMs": str(PAUSE_MS),
+    }
     archive(spark.readStream.format("phpmq").options(**phpmq).load(), tmp_path / "phpmq")
     mails = spark.read.parquet(str(tmp_path / "phpmq" / "out")).orderBy("offset").collect()
     assert [bytes(row.value) for row in mails] == [b"forever", b"for an hour"]
@@ -174,7 +181,31 @@ def test_a_killed_source_loses_nothing_and_doubles_nothing(spark: SparkSession, 
     query = started(nsq_stream(spark, server, "killed", tmp_path, maxInFlight=50), tmp_path, now=False)
     kill_source(tmp_path / "spool")
     with pytest.raises(StreamingQueryException):
-        query.awaitTermination(30)
+        query.awaitTermination(120)
     publish_nsq(server, "killed", [b"more"])
     archive(nsq_stream(spark, server, "killed", tmp_path, availableNowPauseMs=2500), tmp_path)
     assert values(spark, tmp_path) == sorted([*bodies, b"more"])
+
+
+def test_the_snippets_of_the_document_run(
+    spark: SparkSession, server: PolymqServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    publish_nsq(server, "orders", [b"a", b"b", b"c"])
+    page = Path(__file__).parents[2].joinpath("docs", "SPOOL.md").read_text(encoding="utf-8")
+    first, second, third = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"spark": spark}
+    run = first.replace("127.0.0.1:4150", server.nsq)
+    for relative in ("spool/orders", "archive", "checkpoint"):
+        run = run.replace(f'"{relative}"', f'"{tmp_path / relative}"')
+    exec(run, names)
+    try:
+        wait_until(lambda: (folder.position(tmp_path / "spool" / "orders") or folder.Position(0, 0, 0, 0)).end == 3)
+        names["query"].processAllAvailable()
+    finally:
+        names["query"].stop()
+    assert sorted(bytes(row.value) for row in spark.read.parquet(str(tmp_path / "archive")).collect()) == [b"a", b"b", b"c"]
+    spool = f'"{tmp_path / "spool" / "orders"}"'
+    assert eval(second.replace('"spool/orders"', spool), names) == 3
+    exec(third.replace('"spool/orders"', spool), names)
+    assert names["events"].isStreaming

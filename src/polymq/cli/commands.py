@@ -33,6 +33,7 @@ OWN: Final = {
     "tail": "polymq.cli.tail",
     "bridge": "polymq.cli.bridge",
     "pipeline": "polymq.cli.pipeline",
+    "spool": "polymq.cli.spool",
     "stats": "polymq.cli.stats",
     "topic": "polymq.cli.topic",
     "channel": "polymq.cli.channel",

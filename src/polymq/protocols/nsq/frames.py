@@ -163,7 +163,8 @@ class FrameReader:
         self._need = _FRAME_HEADER.size
         while end - at >= _FRAME_HEADER.size:
             size, kind = _FRAME_HEADER.unpack_from(rest, at)
-            if not _is_frame(size, kind):
+            # Most are messages: those are judged here, without a call for each.
+            if (kind != _MESSAGE or not _MESSAGE_FRAME_SIZE_MIN <= size <= FRAME_SIZE_BYTES_MAX) and not _is_frame(size, kind):
                 self._broken = True
                 break
             after = at + 4 + size
