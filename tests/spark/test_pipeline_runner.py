@@ -190,7 +190,9 @@ def test_over_a_broker_that_is_killed_until_it_is_stopped_and_back(
     retryTimeoutMs = "100"
     """
     pipeline = Pipeline(spark, tmp_path, text)
-    pipeline.settings = dataclasses.replace(pipeline.settings, every=dict.fromkeys(pipeline.settings.every, 0.2))
+    # Aggregates and compaction have tests of their own, and take time.
+    often = dict.fromkeys(("bronze", "silver", "statistics"), 0.2)
+    pipeline.settings = dataclasses.replace(pipeline.settings, every={**pipeline.settings.every, **often})
     runner = Runner(spark, pipeline.settings, pipeline.catalog)
 
     def publish(body: bytes) -> None:
@@ -216,7 +218,6 @@ def test_over_a_broker_that_is_killed_until_it_is_stopped_and_back(
     publish(b'{"id": 0}')
     runner.run(tick)
     assert sorted(row.body.id for row in runner.steps.silver_frame("orders").collect()) == [0, 1]
-    assert [each.rows for each in pipeline.catalog.files("gold/traffic")] != []
 
     # A range goes back into a topic, by another protocol.
     with broker_sync.connect(f"phpmq://{polymq_server.phpmq}") as broker:
