@@ -94,8 +94,11 @@ def run(config: ConfigOption = _DEFAULT_FILE) -> None:
 @app.command()
 def once(config: ConfigOption = _DEFAULT_FILE) -> None:
     """Take in what is there now, bring all tables up to date, and end."""
-    with _running(config) as (_, runner), _signals(runner):
-        seen = runner.once()
+    with _running(config) as (settings, runner):
+        from polymq.cli.pipeline_progress import Watch
+
+        with _signals(runner), Watch(settings.name) as watch:
+            seen = runner.once(watch.tick)
     _note(_summary(seen))
 
 

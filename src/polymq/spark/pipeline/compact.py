@@ -96,7 +96,7 @@ def compact(catalog: Catalog, config: PipelineConfig, now_ns: int) -> Outcome:
             plan(catalog.files(name), files_min=config.files_min, size_bytes=config.file_size_bytes, through=through)
         ):
             first = members[0]
-            folders = [f"topic={_parts(first)['topic']}"] * ("topic" in _parts(first)) + [f"date={first.date}"] * bool(first.date)
+            folders = [f"{key}={value}" for key, value in _parts(first).items()]
             label = f"compacted-{now_ns}-{newest:012d}-{number:05d}.parquet"
             target = "/".join([folder_of(name), *folders, label])
             path = catalog.storage / target

@@ -123,7 +123,8 @@ def load(path: Path) -> PipelineConfig:
     except (OSError, UnicodeDecodeError) as error:
         hint = "`polymq pipeline init` writes one" if isinstance(error, FileNotFoundError) else str(error)
         raise ConfigError([f"{path} cannot be read: {hint}"]) from error
-    return parse(text, path.parent)
+    # Whatever reads the files may have another working folder.
+    return parse(text, path.parent.absolute())
 
 
 def parse(text: str, folder: Path) -> PipelineConfig:

@@ -89,11 +89,11 @@ class Runner:
         self.seen = Seen()
         discard_strays(catalog)
 
-    def once(self) -> Seen:
-        """Take in what is there now, through all layers, and end. Raises what a layer raises again and again."""
+    def once(self, tick: Callable[[Seen], None] = lambda _: None) -> Seen:
+        """Take in what is there now, through all layers, and end; `tick` is called now and then. Raises StoreFailed for what stays wrong."""
         self._check_checkpoint(self._config.storage / CHECKPOINT_FOLDER)
         try:
-            self._insist("bronze", self._bronze_once)
+            self._insist("bronze", lambda: self._bronze_once(tick))
             self._insist("silver", self._silver)
             self._attempt("statistics", self._sample)
             self._insist("gold", self._gold)
@@ -155,15 +155,19 @@ class Runner:
                 [f"{checkpoint} is gone, which says how far {self._config.storage} is. Put it back, or begin another archive: storage = …"]
             )
 
-    def _bronze_once(self) -> None:
+    def _bronze_once(self, tick: Callable[[Seen], None]) -> None:
         query = self._query = self._start_query(availableNow=True)
         try:
-            while not query.awaitTermination(1):
+            while query.isActive:
                 self._watch()
+                tick(self.seen)
                 if self._is_stopping:
                     query.stop()
-                    break
+                time.sleep(_TICK_SECONDS)
             self._watch()
+            error = query.exception()
+            if error is not None:
+                raise error
         finally:
             self._query = None
 

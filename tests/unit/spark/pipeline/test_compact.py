@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from polymq.spark.pipeline import compact, config
 from polymq.spark.pipeline.catalog import BRONZE, Catalog, Entry
-from tests.unit.spark.pipeline.archives import bronze_file
+from polymq.spark.pipeline.tables import described
+from tests.unit.spark.pipeline.archives import bronze_file, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +89,15 @@ def test_nothing_is_lost_and_offsets_are_in_order(catalog: Catalog) -> None:
     assert compact.compact(catalog, SETTINGS, NOW_NS).before == 0
     for each in (late, early, other):
         assert (catalog.storage / each.path).exists()
+
+
+def test_tables_by_day_alone_are_put_together_as_well(catalog: Catalog) -> None:
+    for number in range(3):
+        target = f"statistics/date=2026-05-01/{number}.parquet"
+        catalog.commit(at_ns=1, add=[described(write(catalog.storage / target, pa.table({"n": [number]})), "statistics", target)])
+    assert compact.compact(catalog, SETTINGS, NOW_NS).before == 3
+    (made,) = catalog.files("statistics")
+    assert (made.rows, made.path.startswith("statistics/date=2026-05-01/compacted-")) == (3, True)
 
 
 def test_what_silver_has_still_to_read_is_left_alone(catalog: Catalog) -> None:
