@@ -9,6 +9,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 import pytest
 
 from polymq.clients.log import LogClient
@@ -21,6 +22,8 @@ from tests.interop.spark_cluster import SparkCluster, install
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pyarrow as pa
 
 pytestmark = pytest.mark.timeout(900)
 TOPICS = ("crash.a", "crash.b")
@@ -53,13 +56,24 @@ def wait(what: str, until: Callable[[], bool], cluster: SparkCluster) -> None:
         time.sleep(0.1)
 
 
-def length(server: PolymqServer) -> int:
-    """How many messages the logs of a broker have."""
-    client = LogClient(server.http, retry_seconds=10)
-    try:
-        return sum(partition.end for topic in map(client.topic, TOPICS) for partition in topic.partitions)
-    finally:
+def lengths(*servers: PolymqServer) -> list[tuple[str, int]]:
+    """How many messages each log has, with its topic."""
+    found = []
+    for server in servers:
+        client = LogClient(server.http, retry_seconds=10)
+        found += [(topic.name, partition.end) for topic in map(client.topic, TOPICS) for partition in topic.partitions]
         client.close()
+    return sorted(found)
+
+
+def written_lengths(rows: pa.Table) -> list[tuple[str, int]]:
+    """How many rows each partition has, with its topic; they have to be the offsets from 0 on."""
+    found = []
+    for topic, partition in {*zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)}:
+        chosen = rows.filter(pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], partition)))
+        assert sorted(chosen["offset"].to_pylist()) == list(range(chosen.num_rows)), (topic, partition)
+        found.append((topic, chosen.num_rows))
+    return sorted(found)
 
 
 def test_a_cluster_that_loses_a_worker_and_a_broker_loses_no_message(tmp_path: Path) -> None:
@@ -97,15 +111,16 @@ def test_a_cluster_that_loses_a_worker_and_a_broker_loses_no_message(tmp_path: P
             time.sleep(1)
             one.start()
             wait("rows after a broker was killed", more_than(at_the_kill), cluster)
-        wait("everything", lambda: count() >= length(one) + length(two), cluster)
+        wait("everything", lambda: count() >= sum(end for _, end in lengths(one, two)), cluster)
         cluster.kill("driver")
-        ends = length(one) + length(two)
-    rows = committed_rows(table, ["value"])
+        ends = lengths(one, two)
+    rows = committed_rows(table, ["topic", "partition", "offset", "value"])
     found = numbers_of(rows["value"]).tolist()
     places = json.loads((tmp_path / "places").read_text())
     assert {str(site / "polymq" / "__init__.py")} == set(places)
     assert all(count > 0 for traffic in (first, second) for count in traffic.by_protocol.values())
     assert first.doubts > 0
     assert (first.acknowledged | second.acknowledged) - set(found) == set()
-    assert len(set(found)) == len(found) == ends
+    assert len(set(found)) == len(found)
+    assert written_lengths(rows) == [each for each in ends if each[1]]
     assert set(found) <= first.sent | second.sent

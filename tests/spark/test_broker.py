@@ -1,25 +1,19 @@
-"""The data source over a real broker: what NSQ publishes is what Spark reads, also after a kill -9."""
+"""The data source over real brokers: what is published is what Spark reads, also after a kill -9, and from several nodes."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import polymq
-from polymq.clients.nsq import NsqProducer
+from polymq.spark import LagListener
+from tests.spark.brokers import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -27,56 +21,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 
-class Broker:
-    """`polymq serve` on ports of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-        self.nsq, self.nsq_http, self.http = (f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
-        for each in sockets:
-            each.close()
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "polymq.cli", "serve", "--data", str(self._folder / "data")]
-        command += ["--nsq", self.nsq, "--nsq-http", self.nsq_http, "--http", self.http]
-        command += ["--nsq-lookup", "off", "--nsq-lookup-http", "off"]
-        environment = os.environ | {"PYTHONPATH": str(Path(polymq.__file__).parents[1])}
-        with (self._folder / "broker.log").open("ab") as words:
-            self._process = subprocess.Popen(command, stdout=words, stderr=words, env=environment)
-        deadline = time.monotonic() + 30
-        while not self._answers():
-            assert self._process.poll() is None, (self._folder / "broker.log").read_text()
-            assert time.monotonic() < deadline
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        assert self._process is not None
-        self._process.send_signal(number)
-        return self._process.wait(30)
-
-    def publish(self, topic: str, bodies: list[bytes]) -> None:
-        async def play() -> None:
-            async with NsqProducer(self.nsq) as producer:
-                for first in range(0, len(bodies), 100):
-                    await producer.publish_many(topic, bodies[first : first + 100])
-
-        asyncio.run(play())
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{self.http}/v1/topics", timeout=5):
-                return True
-        except OSError:
-            return False
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    broker = Broker(tmp_path)
-    broker.start()
-    yield broker
-    assert broker.stop() == 0
+    with Broker(tmp_path / "one") as broker:
+        yield broker
 
 
 def test_what_nsq_publishes_is_what_spark_reads(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -90,6 +38,7 @@ def test_what_nsq_publishes_is_what_spark_reads(spark: SparkSession, broker: Bro
     assert [bytes(row.value) for row in rows] == bodies[:3000]
     assert [row.offset for row in rows] == list(range(3000))
     assert all(before - 60 < row.timestamp.timestamp() < before + 60 for row in rows)
+    assert {row.protocol for row in rows} == {"nsq"}
 
     frame = spark.readStream.format("polymq").options(startingOffsets="earliest", **options("maxOffsetsPerTrigger")).load()
     writer = (
@@ -98,7 +47,7 @@ def test_what_nsq_publishes_is_what_spark_reads(spark: SparkSession, broker: Bro
     query = writer.start()
     try:
         query.processAllAvailable()
-        broker.stop(signal.SIGKILL)
+        broker.kill()
         broker.start()
         broker.publish("orders", bodies[3000:])
         query.processAllAvailable()
@@ -106,3 +55,61 @@ def test_what_nsq_publishes_is_what_spark_reads(spark: SparkSession, broker: Bro
         query.stop()
     archived = spark.read.parquet(str(tmp_path / "out")).orderBy("offset").collect()
     assert [(row.offset, bytes(row.value)) for row in archived] == list(enumerate(bodies))
+
+
+def test_nodes_come_and_go_and_every_row_has_its_name(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """One server first, then two of which one is away for a while; the lag is told. Row by row nothing is missing or there twice."""
+    told: list[Any] = []
+    listener = LagListener(told.append)
+    spark.streams.addListener(listener)
+    try:
+        broker.publish("orders", [b"one-%d" % n for n in range(300)])
+        archive(spark, tmp_path, server=broker.http)
+        with Broker(tmp_path / "two") as second:
+            second.publish("orders", [b"two-%d" % n for n in range(200)])
+            servers = f"{broker.http},{second.http}"
+            archive(spark, tmp_path, servers=servers)
+            frame = spark.readStream.format("polymq").options(servers=servers, subscribe="orders").load()
+            query = start(frame, tmp_path)
+            try:
+                query.processAllAvailable()
+                second.kill()
+                broker.publish("orders", [b"one-%d" % n for n in range(300, 400)])
+                query.processAllAvailable()
+                second.start()
+                second.publish("orders", [b"two-%d" % n for n in range(200, 250)])
+                wait_for_rows(spark, tmp_path, 650)
+            finally:
+                query.stop()
+    finally:
+        spark.streams.removeListener(listener)
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    expected = [(0, n, b"one-%d" % n) for n in range(400)] + [(1, n, b"two-%d" % n) for n in range(250)]
+    assert sorted((row.partition, row.offset, bytes(row.value)) for row in rows) == expected
+    assert len({row.message_id for row in rows if row.partition == 0}) == 400
+    assert told
+    assert told[-1].records == {"orders": 0}
+
+
+def test_directories_lead_to_the_log(spark: SparkSession, broker: Broker) -> None:
+    broker.publish("orders", [b"%d" % n for n in range(10)])
+    found = (
+        spark.read.format("polymq").options(lookupd=broker.lookup_http, subscribePattern="or.*", columns="topic,partition,offset").load()
+    )
+    assert sorted(tuple(row) for row in found.collect()) == [("orders", 0, n) for n in range(10)]
+
+
+def start(frame: Any, folder: Path, **trigger: bool) -> Any:
+    writer = frame.writeStream.format("parquet").queryName("nodes").option("path", str(folder / "out"))
+    return (writer.trigger(**trigger) if trigger else writer).option("checkpointLocation", str(folder / "checkpoint")).start()
+
+
+def archive(spark: SparkSession, folder: Path, **where: str) -> None:
+    frame = spark.readStream.format("polymq").options(subscribe="orders", startingOffsets="earliest", **where).load()
+    assert start(frame, folder, availableNow=True).awaitTermination(60)
+
+
+def wait_for_rows(spark: SparkSession, folder: Path, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while spark.read.parquet(str(folder / "out")).count() < count:
+        assert time.monotonic() < deadline

@@ -33,7 +33,6 @@ _BY_ORIGIN: Final = pa.array([PROTOCOLS.get(origin) for origin in range(max(PROT
 _TAGS: Final = "TAGS"
 _REPLY_TO: Final = "reply-to"
 _ID_SIZE: Final = 16
-_HEX: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def record_batch(names: Sequence[str], topic: str, partition: int, number: int, data: Buffer, columns: Columns) -> pa.RecordBatch:
@@ -65,11 +64,8 @@ def record_batch(names: Sequence[str], topic: str, partition: int, number: int, 
 def message_ids(number: int, columns: Columns) -> pa.Array:
     """Write 16 hexadecimal digits for each record, as NSQ's consumers see them: the log's number, then the offset."""
     ids = np.frombuffer(columns.offsets, np.int64) | ((number & limits.PARTITION_NUMBER_MAX) << limits.OFFSET_BITS)
-    octets = ids.astype(">i8").view(np.uint8)
-    digits = np.empty(octets.size * 2, np.uint8)
-    digits[0::2] = _HEX[octets >> 4]
-    digits[1::2] = _HEX[octets & 15]
-    ends = np.arange(0, digits.size + 1, _ID_SIZE, dtype=np.int32)
+    digits = ids.astype(">i8").tobytes().hex().encode("ascii")
+    ends = np.arange(0, len(digits) + 1, _ID_SIZE, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), columns.count, [None, pa.py_buffer(ends), pa.py_buffer(digits)])
 
 
@@ -130,7 +126,8 @@ class _Headers:
         places = np.flatnonzero(pc.equal(names, name).to_numpy(zero_copy_only=False))
         if not places.size:
             return None
-        rows = np.searchsorted(np.frombuffer(columns.header_ends, np.int32), places, side="right") - 1
+        ends = np.frombuffer(columns.header_ends, np.int32)
+        rows = np.repeat(np.arange(columns.count), ends[1:] - ends[:-1])[places]
         chosen = np.full(columns.count, -1, np.int64)
         # Of several assignments to one row the last one stays.
         chosen[rows] = np.arange(places.size)

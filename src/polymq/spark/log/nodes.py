@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from polymq.clients.log import parse_address
-from polymq.errors import Refusal, RefusalCode, RemoteProtocolError, TransportError
+from polymq.errors import ConfigError, Refusal, RefusalCode, RemoteProtocolError, TransportError
 from polymq.spark.log.offsets import Place
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ class Nodes:
         if not name:
             raise RemoteProtocolError(f"the node at {address} has no name: it cannot be read together with others")
         if name in nodes:
-            # The same node under two addresses, which `servers` and directories may well name.
-            return
+            text = f"{nodes[name]} and {address} are both node {name}: name it once, or remove node-id from the data folder that is a copy"
+            raise ConfigError([text])
         nodes[name] = address
         topics += [replace(topic, node=name) for topic in found]
 

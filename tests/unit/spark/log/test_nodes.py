@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from polymq.clients.log import LogClient
-from polymq.errors import Refusal, RemoteProtocolError
+from polymq.errors import ConfigError, Refusal, RemoteProtocolError
 from polymq.spark.log.nodes import Nodes, doors_of
 from polymq.spark.log.options import Options
 from polymq.wire.records import Message
@@ -109,10 +109,11 @@ def test_one_that_is_away_may_have_the_topic(world: World) -> None:
     assert nodes.survey().topics == []
 
 
-def test_a_node_that_is_named_twice_is_read_once(world: World) -> None:
-    address = world.logs["a"].address
-    survey = world.nodes(servers=f"{address},localhost:{address.rpartition(':')[2]}").survey()
-    assert len(survey.topics) == 1
+def test_two_nodes_of_one_name_are_refused(world: World) -> None:
+    """A data folder was copied: either would be taken for the other."""
+    world.logs["b"].node = "a"
+    with pytest.raises(ConfigError, match="are both node a"):
+        world.nodes().survey()
 
 
 def test_a_node_without_a_name_is_refused(world: World) -> None:
