@@ -44,7 +44,7 @@ _MASTERS: Final = ("local[2]", "local-cluster[2,1,1024]")
 # How often what is killed; `executor` only where there are any beside the program.
 _WEIGHTS: Final = {"program": 2, "executor": 5, "python worker": 5, "planner": 4, "broker": 6}
 _LIFE_S: Final = (0.1, 0.5, 2.0, 4.0)
-_START_S_MAX: Final = 180.0
+_START_S_MAX: Final = 300.0
 _DRAIN_S_MAX: Final = 300.0
 _POLL_S: Final = 0.002
 
