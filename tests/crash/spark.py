@@ -45,7 +45,8 @@ _MASTERS: Final = ("local[2]", "local-cluster[2,1,1024]")
 _WEIGHTS: Final = {"program": 2, "executor": 5, "python worker": 5, "planner": 4, "broker": 6}
 _LIFE_S: Final = (0.1, 0.5, 2.0, 4.0)
 _START_S_MAX: Final = 300.0
-_DRAIN_S_MAX: Final = 300.0
+# A run that brings the rest may go on for as long as batches are committed.
+_STILL_S_MAX: Final = 300.0
 _POLL_S: Final = 0.002
 
 
@@ -55,6 +56,7 @@ class SparkWorld:
     def __init__(self, folder: Path, seed: int, seconds: float) -> None:
         self.random = Random(seed)
         self.kills: Counter[str] = Counter()
+        self.masters: Counter[str] = Counter()
         self.rows = 0
         self.batches = 0
         self.restarted_batches = 0
@@ -73,6 +75,8 @@ class SparkWorld:
     def round(self, kills: int, master: str) -> None:
         """Make a table, kill so often, then compare; raises PromiseBrokenError."""
         self._rounds += 1
+        self.masters[master] += 1
+        self.traffic.resume()
         folder = self._folder / f"round{self._rounds}"
         program = Program(folder, master, self.server.http, _TOPICS)
         try:
@@ -146,7 +150,7 @@ class SparkWorld:
             program.kill()
             self._note("program, AvailableNow")
         program.start("--once")
-        program.wait(_DRAIN_S_MAX)
+        program.wait(_STILL_S_MAX)
         self.batches += program.batches("commits")
 
     def _judge(self, folder: Path) -> None:
@@ -158,7 +162,6 @@ class SparkWorld:
         if found:
             raise PromiseBrokenError("; ".join(found))
         self.rows += rows.num_rows
-        self.traffic.resume()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -224,8 +227,8 @@ def report(world: SparkWorld, kills: int, seed: int, took_s: float) -> list[str]
         *(f"| {name} | {count:,} |" for name, count in rows),
         "",
         "A run ends, without a report, at the first table in which something acknowledged is missing, something is there twice, or the rows",
-        "are not the log's offsets, each once. This run came to its end. Masters by turns: "
-        + ", ".join(f"`{each}`" for each in _MASTERS)
+        "are not the log's offsets, each once. This run came to its end. Tables by master: "
+        + ", ".join(f"{count} by `{master}`" for master, count in world.masters.items())
         + ".",
     ]
 
