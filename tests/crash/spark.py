@@ -35,26 +35,28 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_KILLS_PER_ROUND: Final = 13
+_KILLS_PER_ROUND: Final = 25
 _KILLS_REPORTED: Final = 50
 _RESULTS: Final = Path(__file__).resolve().parents[2] / "docs" / "crash-results"
 _TOPICS: Final = ("crash.a", "crash.b")
-_VALUE: Final = "body"
+_VALUE: Final = "value"
 _MASTERS: Final = ("local[2]", "local-cluster[2,1,1024]")
 # How often what is killed; `executor` only where there are any beside the program.
-_WEIGHTS: Final = {"program": 3, "executor": 4, "python worker": 4, "planner": 3, "broker": 6}
+_WEIGHTS: Final = {"program": 2, "executor": 5, "python worker": 5, "planner": 4, "broker": 6}
 _LIFE_S: Final = (0.1, 0.5, 2.0, 4.0)
-_START_S_MAX: Final = 180.0
-_DRAIN_S_MAX: Final = 300.0
+_START_S_MAX: Final = 300.0
+# A run that brings the rest may go on for as long as batches are committed.
+_STILL_S_MAX: Final = 300.0
 _POLL_S: Final = 0.002
 
 
 class SparkWorld:
     """A broker, its publishers and one table after the other."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, seconds: float) -> None:
         self.random = Random(seed)
         self.kills: Counter[str] = Counter()
+        self.masters: Counter[str] = Counter()
         self.rows = 0
         self.batches = 0
         self.restarted_batches = 0
@@ -62,17 +64,26 @@ class SparkWorld:
         self.traffic = Traffic(self.server, _TOPICS, Random(seed + 1))
         self._folder = folder
         self._began = time.monotonic()
+        self._ends = self._began + seconds
         self._rounds = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time for kills is used up."""
+        return time.monotonic() >= self._ends
 
     def round(self, kills: int, master: str) -> None:
         """Make a table, kill so often, then compare; raises PromiseBrokenError."""
         self._rounds += 1
+        self.masters[master] += 1
+        self.traffic.resume()
         folder = self._folder / f"round{self._rounds}"
         program = Program(folder, master, self.server.http, _TOPICS)
         try:
             self._kill_before_the_first_batch(program)
             for _ in range(kills - 1):
-                self._kill_one(program)
+                if not self.is_over:
+                    self._kill_one(program)
             self._drain(program)
         finally:
             program.kill()
@@ -139,7 +150,7 @@ class SparkWorld:
             program.kill()
             self._note("program, AvailableNow")
         program.start("--once")
-        program.wait(_DRAIN_S_MAX)
+        program.wait(_STILL_S_MAX)
         self.batches += program.batches("commits")
 
     def _judge(self, folder: Path) -> None:
@@ -151,7 +162,6 @@ class SparkWorld:
         if found:
             raise PromiseBrokenError("; ".join(found))
         self.rows += rows.num_rows
-        self.traffic.resume()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -159,13 +169,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.spark", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--kills", type=int, default=5, help="how often something is killed (default 5)")
     parser.add_argument("--seed", type=int, default=None, help="of what is killed (default: by the clock); when is by the clock as well")
+    parser.add_argument("--seconds", type=float, default=3600, help="when so many are over nothing more is killed (default 3600)")
     options = parser.parse_args(arguments)
     seed = time.time_ns() % 1_000_000 if options.seed is None else options.seed
     began = time.monotonic()
     # As Ctrl-C does: nothing that runs is left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="polymq-crash-spark-") as name:
-        world = SparkWorld(Path(name), seed)
+        world = SparkWorld(Path(name), seed, options.seconds)
         try:
             with world.server, world.traffic:
                 run(world, options.kills)
@@ -184,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(world: SparkWorld, kills: int) -> None:
     """Play rounds until there were so many kills, on one master after the other; raises PromiseBrokenError."""
     number = 0
-    while (left := kills - world.kills.total()) > 0:
+    while (left := kills - world.kills.total()) > 0 and not world.is_over:
         master = _MASTERS[number % len(_MASTERS)]
         world.round(min(left, _KILLS_PER_ROUND), master)
         number += 1
@@ -216,8 +227,8 @@ def report(world: SparkWorld, kills: int, seed: int, took_s: float) -> list[str]
         *(f"| {name} | {count:,} |" for name, count in rows),
         "",
         "A run ends, without a report, at the first table in which something acknowledged is missing, something is there twice, or the rows",
-        "are not the log's offsets, each once. This run came to its end. Masters by turns: "
-        + ", ".join(f"`{each}`" for each in _MASTERS)
+        "are not the log's offsets, each once. This run came to its end. Tables by master: "
+        + ", ".join(f"{count} by `{master}`" for master, count in world.masters.items())
         + ".",
     ]
 

@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _PAUSE_S: Final = 0.5
+# Many batches to be killed in; fewer where the rest is to be brought.
 _RECORDS_PER_BATCH: Final = 5_000
+_RECORDS_PER_BATCH_ONCE: Final = 50_000
 _CHECKPOINTS: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-Xss4m",
+    # It is started again and again: what compiles and collects least is up first.
+    "spark.driver.extraJavaOptions": "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.memory": "512m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
@@ -73,7 +77,7 @@ def _start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
         .option("server", options.server)
         .option("subscribe", options.subscribe)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", _RECORDS_PER_BATCH)
+        .option("maxOffsetsPerTrigger", _RECORDS_PER_BATCH_ONCE if options.once else _RECORDS_PER_BATCH)
         .option("minPartitions", 4)
         .load()
     )

@@ -78,12 +78,17 @@ class Program:
         return True
 
     def wait(self, seconds: float) -> None:
-        """Wait until it ends by itself, as it should."""
+        """Wait until it ends by itself, as it should; for so long without another batch, and no longer."""
         assert self._process is not None
-        try:
-            code = self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise PromiseBrokenError(f"the rest is not there after {seconds:.0f} s:\n{self.log_tail()}") from None
+        while True:
+            committed = self.batches("commits")
+            try:
+                code = self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                if self.batches("commits") > committed:
+                    continue
+                raise PromiseBrokenError(f"no batch for {seconds:.0f} s, and not all is there:\n{self.log_tail()}") from None
+            break
         if code != 0:
             raise PromiseBrokenError(f"the program ended with {code}:\n{self.log_tail()}")
 

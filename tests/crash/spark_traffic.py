@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["PROTOCOLS", "Traffic"]
 
 _BATCH_MAX: Final = 60
-_PAUSE_S: Final = 0.02
+# Between the batches of a publisher: some thousand messages a second of all four, which leaves the machine to Spark.
+_PAUSE_S: Final = 0.05
 _SIZE_MAX: Final = 300
 # A publisher that waits for a broker that is gone notes it soon: what it has sent is in doubt.
 _DEADLINE_S: Final = 2.0

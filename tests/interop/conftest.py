@@ -99,7 +99,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # What these prove has to hold at any time: they are tried once.
 NATS_ONCE = ("archive", "gaps", "mesh", "routes", "route_abuse", "route_imports", "second_step", "shares")
-TRIED_ONCE = {*(f"test_nats_{name}" for name in NATS_ONCE), "test_rocketmq_groups", "test_matrix", "test_matrix_groups"}
+TRIED_ONCE = {
+    *(f"test_nats_{name}" for name in NATS_ONCE),
+    "test_rocketmq_groups",
+    "test_matrix",
+    "test_matrix_groups",
+    "test_spark_cluster",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

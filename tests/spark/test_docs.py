@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(300)
 
-DOCUMENTS = ["docs/spark.md"]
+DOCUMENTS = ["docs/spark.md", "docs/SPARK_ROCKETMQ.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FLIGHTS = [json.dumps({"flight": f"DL{n}", "delay": n % 7}).encode() for n in range(50)]
 

@@ -22,15 +22,13 @@ def load_stream(spark: SparkSession, name: str, options: Mapping[str, str]) -> D
 
 
 def with_all_columns(messages: DataFrame) -> DataFrame:
-    """Fill in what a source was told to leave out; a source that calls the value `body` is understood as well."""
+    """Fill in what a source was told to leave out."""
     have = set(messages.columns)
     kinds = {name: kind for name, (kind, _) in COLUMNS.items()}
     chosen = []
     for name, kind in kinds.items():
         if name in have:
             chosen.append(f.col(name))
-        elif name == "value" and "body" in have:
-            chosen.append(f.col("body").alias("value"))
         else:
             chosen.append(f.lit(None).cast(kind).alias(name))
     return messages.select(*chosen)
