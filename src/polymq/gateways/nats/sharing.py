@@ -7,7 +7,7 @@
 NATS has no acknowledgements, but a client answers each PING in its place, so a PONG says that its library has read all that stood before. What
 is not read when the client leaves goes to another member. What it has read and not handled is gone: nobody is told of that.
 
-Messages are objects here: some ten thousand a second. Nothing of this is in the way of other subscriptions. ADR 0028 has the reasons.
+Messages are objects here: some ten thousand a second. Nothing of this is in the way of other subscriptions. ADR 0027 has the reasons.
 """
 
 from __future__ import annotations
