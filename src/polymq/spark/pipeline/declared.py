@@ -117,7 +117,7 @@ def _bodies(settings: config.PipelineConfig) -> dict[str, tuple[str, int, str]]:
 
 
 def _fitting(frame: DataFrame, decode: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    return silver.fitting(decode(frame)).drop("topic")
+    return silver.fitting(decode(frame))
 
 
 def _reading(table: str, make: Callable[[DataFrame], DataFrame]) -> Callable[[], DataFrame]:
