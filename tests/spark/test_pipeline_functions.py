@@ -157,7 +157,6 @@ def test_repeats_within_the_window_are_left_out(spark: SparkSession) -> None:
     assert kept(silver.without_repeats(frame, None, 3600)) == [0, 1, 3, 5, 6]
     known = spark.createDataFrame([("y", BEGIN + hour), ("0:3", BEGIN - 3 * hour), ("z", BEGIN)], "id string, timestamp timestamp")
     assert kept(silver.without_repeats(frame, known, 3700)) == [0, 3, 5, 6]
-    assert silver.without_repeats(frame, known, 3700).columns == frame.columns
 
 
 def test_traffic_counts_per_topic_protocol_and_minute(spark: SparkSession) -> None:

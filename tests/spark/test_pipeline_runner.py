@@ -151,7 +151,8 @@ def test_from_messages_to_tables(pipeline: Pipeline) -> None:
         pipeline.sql("SELECT topic, offset, value, size, timestamp, date FROM bronze WHERE value != 'again' ORDER BY topic, offset")
         == before
     )
-    assert pipeline.sql("SELECT count(*), count(DISTINCT id), sum(body.price) FROM silver_orders") == [(51, 51, 1225.5)]
+    # What is of two kinds from the beginning is a string.
+    assert pipeline.sql("SELECT count(*), count(DISTINCT id), sum(body.price) FROM silver_orders") == [(52, 52, 1225.5)]
     assert sorted(pipeline.sql("SELECT body FROM silver_notes")) == [("again",), ("hello",)]
 
 

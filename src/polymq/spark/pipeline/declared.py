@@ -20,7 +20,6 @@ from pyspark.sql import functions as f
 from polymq.errors import ConfigError
 from polymq.spark.pipeline import bronze, config, gold, session, silver
 from polymq.spark.pipeline.registry import Registry
-from polymq.spark.pipeline.source import load_stream
 from polymq.spark.pipeline.steps import SCHEMAS_FOLDER, view_name
 
 if TYPE_CHECKING:
@@ -47,7 +46,9 @@ def declare(file: str) -> None:
 
     @dp.table(name="bronze", partition_cols=list(bronze.PARTITIONS))
     def _bronze() -> DataFrame:
-        return bronze.archived(load_stream(SparkSession.active(), settings.source_format, settings.source_options))
+        # A definition may not look at a frame, so all columns must be there.
+        source = SparkSession.active().readStream.format(settings.source_format)
+        return bronze.archived(source.options(**settings.source_options).load())
 
     window = settings.repeat_window_seconds
     for topic, (body, version, decoding) in bodies.items():
@@ -90,7 +91,6 @@ def write_project(file: Path, folder: Path) -> list[str]:
     # JSON is YAML.
     (place / "spark-pipeline.yml").write_text(json.dumps(spec, indent=2), encoding="utf-8")
     static = {
-        "spark.master": settings.master,
         "spark.driver.memory": settings.memory,
         "spark.driver.extraJavaOptions": "-Xss4m",
         "spark.ui.enabled": "false",
@@ -117,7 +117,7 @@ def _bodies(settings: config.PipelineConfig) -> dict[str, tuple[str, int, str]]:
 
 
 def _fitting(frame: DataFrame, decode: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    return silver.fitting(decode(frame)).drop("topic")
+    return silver.fitting(decode(frame))
 
 
 def _reading(table: str, make: Callable[[DataFrame], DataFrame]) -> Callable[[], DataFrame]:

@@ -63,6 +63,7 @@ def identified(bronze: DataFrame) -> DataFrame:
 def without_repeats(messages: DataFrame, known: DataFrame | None, window_seconds: float) -> DataFrame:
     """Leave out messages whose id was stored up to `window_seconds` before, in `messages` itself or in `known` (id, timestamp).
 
+    Columns that begin with _ are left behind, for nobody: to drop them a declaration would have to look at the frame.
     Of several the first one stays, by timestamp, partition and offset. A repeat of a repeat is one, however long it took.
     """
     order = Window.partitionBy("topic", IDENTITY).orderBy("timestamp", "partition", "offset")
@@ -70,7 +71,7 @@ def without_repeats(messages: DataFrame, known: DataFrame | None, window_seconds
     before = f.lag(stored_at).over(order)
     number = f.row_number().over(order)
     first = messages.withColumn("_is_repeat", (number > 1) & f.coalesce(stored_at - before <= window_seconds, f.lit(True)))
-    first = first.where(~f.col("_is_repeat")).drop("_is_repeat")
+    first = first.where(~f.col("_is_repeat"))
     if known is None:
         return first
     seen = known.select(f.col(IDENTITY).alias("_id"), f.col("timestamp").cast("double").alias("_at"))
@@ -110,17 +111,13 @@ def decoded(messages: DataFrame, body: str, version: int, decoding: str = "json"
     )
     framed = framed.withColumn("reason", reason)
     framed = framed.withColumn("detail", f.when(f.col("reason").isNotNull(), f.substring("_kind", 1, _DETAIL_SIZE)))
-    return (
-        framed.withColumn("body", f.col("_parsed").dropFields(_CORRUPT))
-        .withColumn("schema_version", f.lit(version))
-        .drop("_parsed", "_kind")
-    )
+    return framed.withColumn("body", f.col("_parsed").dropFields(_CORRUPT)).withColumn("schema_version", f.lit(version))
 
 
 def fitting(messages: DataFrame) -> DataFrame:
-    """Take what was decoded, with silver's columns; `topic` is among them."""
+    """Take what was decoded, with silver's columns."""
     found = messages.where(f.col("reason").isNull())
-    return found.select(IDENTITY, "body", *_KEPT, "size", "archived_at", "schema_version", "date", "topic")
+    return found.select(IDENTITY, "body", *_KEPT, "size", "archived_at", "schema_version", "date")
 
 
 def misfits(messages: DataFrame) -> DataFrame:

@@ -162,7 +162,7 @@ class Steps:
             version = None if decoding == "text" else self._version(topic, fresh)
             number, body = (_TEXT_VERSION, "string") if version is None else (version.number, version.body)
             decoded = silver.decoded(fresh, body, number, decoding)
-            fitting = silver.fitting(decoded).drop("topic")
+            fitting = silver.fitting(decoded)
             add = tables.stage(
                 self._catalog, fitting, silver_table(topic), label, partitions=("date",), files=_files_for(entries), schema=number
             )
