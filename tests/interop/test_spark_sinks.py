@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import functions as sql
-from pyspark.sql.datasource import DataSource
 
 from polymq.clients.broker_sync import Message, connect
-from polymq.spark.sinks import nats, nsq, phpmq, rocketmq
 from tests.interop.matrix_spark import session
 from tests.interop.nats_servers import nats_server
 from tests.interop.phpmq_servers import PhpmqServer
@@ -27,46 +23,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(300)
 ROWS = 5000
-NAMES = {"test_nsq": nsq, "test_nats": nats, "test_phpmq": phpmq, "test_rocketmq": rocketmq}
-
-
-class _Sink(DataSource):
-    """The sinks under names of their own: the formats' classes belong to the sources."""
-
-    def writer(self, schema: Any, overwrite: bool) -> Any:
-        return NAMES[self.name()].writer(dict(self.options), schema, overwrite)
-
-
-class NsqSink(_Sink):
-    @classmethod
-    def name(cls) -> str:
-        return "test_nsq"
-
-
-class NatsSink(_Sink):
-    @classmethod
-    def name(cls) -> str:
-        return "test_nats"
-
-
-class PhpmqSink(_Sink):
-    @classmethod
-    def name(cls) -> str:
-        return "test_phpmq"
-
-
-class RocketmqSink(_Sink):
-    @classmethod
-    def name(cls) -> str:
-        return "test_rocketmq"
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     with session(tmp_path_factory.mktemp("warehouse")) as spark:
-        for sink in (NsqSink, NatsSink, PhpmqSink, RocketmqSink):
-            spark.dataSource.register(sink)
         yield spark
 
 
@@ -93,7 +54,7 @@ def test_nsq(spark: SparkSession, tmp_path: Path) -> None:
         subscription = broker.subscribe("rows", group="test")
         frame = rows(spark).withColumn("delay_ms", sql.when(sql.col("id") == 7, 1500)).drop("id")
         began = time.monotonic()
-        frame.write.format("test_nsq").mode("append").options(server=server.tcp, topic="rows").save()
+        frame.write.format("nsq").mode("append").options(server=server.tcp, topic="rows").save()
         found = gathered(subscription)
         assert {each.body for each in found} == wanted()
         assert found[-1].body == b"row 7"
@@ -105,7 +66,7 @@ def test_nats(spark: SparkSession, tmp_path: Path) -> None:
     with nats_server("nats-server", tmp_path) as server, connect(f"nats://{server.address}") as broker:
         subscription = broker.subscribe("rows.>", window=ROWS)
         frame = rows(spark).withColumn("headers", header).withColumn("topic", sql.concat(sql.lit("rows."), sql.col("id") % 3)).drop("id")
-        frame.write.format("test_nats").mode("append").options(server=server.address).save()
+        frame.write.format("nats").mode("append").options(server=server.address).save()
         found = gathered(subscription)
     assert {each.body for each in found} == wanted()
     assert len({each.headers["Nats-Msg-Id"] for each in found}) == ROWS
@@ -118,7 +79,7 @@ def test_rocketmq(spark: SparkSession, tmp_path: Path) -> None:
         subscription = broker.subscribe("Rows", group="test", begin="first")
         frame = rows(spark).withColumn("key", sql.concat(sql.lit("k"), sql.col("id") % 7)).withColumn("tags", sql.lit("T"))
         options = {"namesrvAddr": server.name_server, "topic": "Rows", "idColumn": "id"}
-        frame.write.format("test_rocketmq").mode("append").options(**options).save()
+        frame.write.format("rocketmq").mode("append").options(**options).save()
         found = [each for each in gathered(subscription, ROWS + 1) if each.body != b"first"]
     assert {each.body for each in found} == wanted()
     assert {(each.body, each.headers["polymq-id"], each.key, each.tags) for each in found} == {
@@ -132,7 +93,7 @@ def test_phpmq(spark: SparkSession, tmp_path: Path) -> None:
     try:
         with connect(f"phpmq://{server.address}") as broker:
             frame = rows(spark).withColumn("ttl_seconds", sql.lit(600)).drop("id")
-            frame.write.format("test_phpmq").mode("append").options(server=server.address, topic="rows").save()
+            frame.write.format("phpmq").mode("append").options(server=server.address, topic="rows").save()
             found = gathered(broker.subscribe("rows"))
             assert {each.body for each in found} == wanted()
             assert all(each.ttl and each.ttl <= 600 for each in found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from polymq.spark.sinks import nats, nsq, phpmq, polymq, rocketmq
+from polymq.spark.sinks import polymq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,39 +64,3 @@ class FaultySink(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         options = dict(self.options)
         return FaultyWriter(polymq.stream_writer(options, schema, overwrite), Path(options["path"]))
-
-
-class _Foreign(DataSource):
-    """The sinks into other brokers where no package has the format yet."""
-
-    def writer(self, schema: Any, overwrite: bool) -> Any:
-        modules = {"nsq": nsq, "nats": nats, "rocketmq": rocketmq, "phpmq": phpmq}
-        return modules[self.name()].writer(dict(self.options), schema, overwrite)
-
-
-class _Nsq(_Foreign):
-    @classmethod
-    def name(cls) -> str:
-        return "nsq"
-
-
-class _Nats(_Foreign):
-    @classmethod
-    def name(cls) -> str:
-        return "nats"
-
-
-class _Rocketmq(_Foreign):
-    @classmethod
-    def name(cls) -> str:
-        return "rocketmq"
-
-
-class _Phpmq(_Foreign):
-    @classmethod
-    def name(cls) -> str:
-        return "phpmq"
-
-
-# In the place of those that there are, too: what is tested is the sink, by the name that documents use.
-FOREIGN = (_Nsq, _Nats, _Rocketmq, _Phpmq)

@@ -189,9 +189,6 @@ def test_every_snippet_of_the_document_runs(
     spark: SparkSession, broker: PolymqServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    cloudpickle.register_pickle_by_value(faulty_sink)  # type: ignore[no-untyped-call]
-    for sink in faulty_sink.FOREIGN:
-        spark.dataSource.register(sink)
     text = DOCUMENT.read_text(encoding="utf-8")
     names: dict[str, Any] = {"spark": spark, "__name__": "snippet"}
     for found in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from polymq.errors import Unsupported
 from polymq.spark.columns import chosen, spark_schema
 from polymq.spark.option_values import OptionReader
 from polymq.spark.spooled.options import Options, known_options
@@ -170,11 +169,7 @@ class SpooledDataSource(DataSource):
         return made
 
     def _sink(self, name: str) -> Any:
-        module = f"polymq.spark.sinks.{self.protocol}"
-        try:
-            return getattr(importlib.import_module(module), name)
-        except ImportError as error:
-            raise Unsupported(f"this build of polymq writes nothing to {self.protocol}: there is no {module}") from error
+        return getattr(importlib.import_module(f"polymq.spark.sinks.{self.protocol}"), name)
 
 
 class NsqDataSource(SpooledDataSource):

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 import pyspark_polymq_nats
 import pyspark_polymq_nsq
 import pyspark_polymq_phpmq
-from polymq.errors import ConfigError, Unsupported
-from polymq.spark.spooled.source import NatsDataSource, NsqDataSource, PhpmqDataSource, SpoolReader, SpoolStreamReader
+from polymq.errors import ConfigError
+from polymq.spark.spooled.source import NatsDataSource, NsqDataSource, SpoolReader, SpoolStreamReader
 from polymq.spool import folder
 from tests.unit.spool.spools import filled
 
@@ -79,11 +79,3 @@ def test_schemas_and_options_are_checked(tmp_path: Path) -> None:
         NsqDataSource({"columns": "colour"}).schema()
     with pytest.raises(ConfigError, match="unknown option colour"):
         NsqDataSource({"colour": "x"}).reader(StructType())
-
-
-def test_what_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = PhpmqDataSource({})
-    source.protocol = "nosuch"  # type: ignore[misc]
-    for write in (source.writer, source.streamWriter):
-        with pytest.raises(Unsupported, match=r"polymq\.spark\.sinks\.nosuch"):
-            write(StructType(), True)
