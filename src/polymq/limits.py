@@ -126,10 +126,12 @@ __all__ = [
     "PEEK_SIZE_BYTES_MAX",
     "PENDING_INPUT_SIZE_BYTES_MAX",
     "PREPARED_COMMIT_SIZE_BYTES_MAX",
+    "PREPARED_FRAMES_MAX",
     "PREPARED_FRAMES_PER_REQUEST_MAX",
     "PREPARED_FRAMES_PER_SINK_MAX",
     "PREPARED_HEAD_SIZE_BYTES_MAX",
     "PREPARED_LATER_RECORDS_MAX",
+    "PREPARED_MOVED_SIZE_BYTES_PER_FRAME",
     "PREPARED_MOVED_SIZE_BYTES_PER_TURN",
     "PREPARED_PARTS_PER_SINK_MAX",
     "PREPARED_REQUEST_SIZE_BYTES_MAX",
@@ -294,6 +296,7 @@ PREPARED_SINKS_MAX: Final = 10_000
 PREPARED_SINK_KEPT_NS_MIN: Final = 24 * 3600 * 1_000_000_000
 PREPARED_PARTS_PER_SINK_MAX: Final = 4096
 PREPARED_FRAMES_PER_SINK_MAX: Final = 65_536
+PREPARED_FRAMES_MAX: Final = 1_000_000
 PREPARED_SIZE_BYTES_PER_SINK_MAX: Final = 8 * 1024 * 1024 * 1024
 PREPARED_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024 * 1024
 # One request: the largest message fits, and checking and copying it takes 4 ms. Frames of a request: 5 us each.
@@ -302,8 +305,10 @@ PREPARED_FRAMES_PER_REQUEST_MAX: Final = 1024
 # Records of a sink that are for later: the due times of all go into one entry of the journal, 16 bytes each, when it commits.
 PREPARED_LATER_RECORDS_MAX: Final = 100_000
 PREPARED_HEAD_SIZE_BYTES_MAX: Final = 512 * 1024
-# What a commit appends in a turn, all sinks together or one: about a millisecond, and the frame that passes it.
+# What commits append in a turn, all together: about a millisecond, and the frame that passes it. A small frame costs 60 us, as much
+# as this many bytes of a large one, so that a turn has 64 of them at most: some milliseconds.
 PREPARED_MOVED_SIZE_BYTES_PER_TURN: Final = 1024 * 1024
+PREPARED_MOVED_SIZE_BYTES_PER_FRAME: Final = 16 * 1024
 # The names of parts in a commit's or an abort's request: 4096 of 60 bytes, twice.
 PREPARED_COMMIT_SIZE_BYTES_MAX: Final = 512 * 1024
 

@@ -16,12 +16,12 @@ from polymq.core.bounds import admit
 from polymq.core.policies import NO_TOPIC_POLICY
 from polymq.core.ports import TicketState
 from polymq.core.prepared_commit import Commit, redated
-from polymq.core.prepared_state import NO_LOG, Frame, Intent, Part, Sink, commit_entry, staged_entry
+from polymq.core.prepared_state import NO_LOG, NOTHING_COMMITTED, Frame, Intent, Part, Sink, commit_entry, staged_entry
 from polymq.errors import Refusal, RefusalCode, StoreFailed, StoreFull
 from polymq.wire.batch import HEADER_SIZE_BYTES, ORIGIN_NONE, parse_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from polymq.core.catalogue import Catalogue
     from polymq.core.kernel import Kernel
@@ -68,15 +68,13 @@ class Prepared:
         self._kernel = kernel
         self._catalogue = catalogue
         self._expiry_ns = expiry_ns
+        # How many bytes and frames are prepared in all.
+        self.size_bytes = 0
+        self.frame_count = 0
         self._logs: dict[int, Log] = {}
         self._commits: dict[tuple[str, str], Commit] = {}
         # The tickets of each part's last request, for who repeats it.
         self._tickets: dict[tuple[str, str, str], Ticket] = {}
-
-    @property
-    def size_bytes(self) -> int:
-        """How much is prepared."""
-        return sum(part.size_bytes for sink in self.sinks.values() for part in sink.parts.values())
 
     def holds(self, number: int) -> bool:
         """Whether a log has to stay as it is, for it may have to be looked through after a restart."""
@@ -103,9 +101,18 @@ class Prepared:
             for entry in sink.entries():
                 self._kernel.journal(entry)
         for sink in self.sinks.values():
+            if sink.parts:
+                sink.used_ns = self._kernel.wall_ns()
+            self._count(sink.parts.values(), 1)
             if sink.intent is not None:
                 self._resume(sink, sink.intent)
         return cut
+
+    def _count(self, parts: Iterable[Part], sign: int) -> None:
+        """Take parts into what is prepared in all, or out of it."""
+        for part in parts:
+            self.size_bytes += sign * part.size_bytes
+            self.frame_count += sign * len(part.frames)
 
     def _resume(self, sink: Sink, intent: Intent) -> None:
         """Go on with a commit; what it may append from here on lies behind where the logs end now."""
@@ -153,6 +160,8 @@ class Prepared:
         sink.parts[name] = part
         sink.used_ns = self._kernel.wall_ns()
         part.add(frames)
+        self.size_bytes += sum(frame.size_bytes for frame in frames)
+        self.frame_count += len(frames)
         self._kernel.journal(staged_entry(sink, part, frames))
         both = self._tickets[*key, name] = Both(ticket, self._kernel.store.journal.ticket(sync=True))
         return both
@@ -179,6 +188,8 @@ class Prepared:
             raise Refusal(RefusalCode.LIMIT_REACHED, f"{sink.name} has {limits.PREPARED_FRAMES_PER_SINK_MAX} prepared batches")
         if sum(each.size_bytes for each in parts) + size_bytes > limits.PREPARED_SIZE_BYTES_PER_SINK_MAX:
             raise Refusal(RefusalCode.LIMIT_REACHED, f"{sink.name} has prepared {limits.PREPARED_SIZE_BYTES_PER_SINK_MAX} bytes")
+        if self.frame_count + len(staged) > limits.PREPARED_FRAMES_MAX:
+            raise Refusal(RefusalCode.LIMIT_REACHED, f"{limits.PREPARED_FRAMES_MAX} batches are prepared in all")
         later = sum(frame.count for each in parts for frame in each.frames if frame.later) if any(row[2] for row in staged) else 0
         later += sum(parse_header(view, 0).count for _topic, _partition, is_later, _expires, view in staged if is_later)
         if later > limits.PREPARED_LATER_RECORDS_MAX:
@@ -201,7 +212,8 @@ class Prepared:
             self._logs[number] = self._kernel.store.create_log(number, sync=True)
         sink.log = number
         if sink.key in self.sinks:
-            self._kernel.journal(sink.head())
+            for entry in sink.entries():
+                self._kernel.journal(entry)
         return self._logs[number]
 
     # -- committing ------------------------------------------------------------------------------------------------
@@ -241,16 +253,24 @@ class Prepared:
         return False
 
     def _bases(self, sink: Sink, frames: Sequence[Frame]) -> dict[int, int]:
-        """Tell where each log ends that may get something. Raises Refusal if a topic is full, or has no such partition."""
+        """Tell where each log ends that may get something. Raises Refusal if a topic is full, or has nothing that takes it."""
         bases: dict[int, int] = {}
+        sums: dict[str, list[int]] = {}
         for frame in frames:
-            topic = self._catalogue.topics[sink.namespace, frame.topic]
+            of_topic = sums.setdefault(frame.topic, [0, 0])
+            of_topic[0] += frame.count
+            of_topic[1] += frame.size_bytes
+        for name, (messages, size_bytes) in sums.items():
+            topic = self._catalogue.topics[sink.namespace, name]
             if topic.policy is not NO_TOPIC_POLICY:
-                admit(topic, messages=frame.count, size_bytes=frame.size_bytes)
-            partitions = topic.partitions if frame.partition < 0 else [topic.partition(frame.partition)]
-            for partition in partitions:
-                log = self._catalogue.schedule(topic, partition).log if frame.later else partition.log
-                bases[log.number] = log.end
+                admit(topic, messages=messages, size_bytes=size_bytes)
+        for name, index, later in dict.fromkeys((frame.topic, frame.partition, frame.later) for frame in frames):
+            topic = self._catalogue.topics[sink.namespace, name]
+            partitions = topic.partitions if index < 0 else [topic.partition(index)]
+            logs = [self._catalogue.schedule(topic, each).log if later else each.log for each in partitions]
+            if all(log.failed for log in logs):
+                raise Refusal(RefusalCode.STORE_FAILED, logs[0].failed)
+            bases |= {log.number: log.end for log in logs if not log.failed}
         return bases
 
     def _begin(self, sink: Sink, *, resumed: bool) -> None:
@@ -261,10 +281,15 @@ class Prepared:
 
     def settle(self) -> bool:
         """Go on with the commits; True once there is none."""
+        room = limits.PREPARED_MOVED_SIZE_BYTES_PER_TURN
         for key, commit in list(self._commits.items()):
-            if commit.step():
+            commit.room = room
+            done = commit.step()
+            room = commit.room
+            if done:
                 sink = commit.sink
                 assert sink.intent is not None
+                self._count(sink.parts.values(), -1)
                 del self._commits[key]
                 self._forget_tickets(sink, list(sink.parts))
                 sink.done(self._kernel.wall_ns())
@@ -284,11 +309,14 @@ class Prepared:
     def _drop(self, sink: Sink, names: list[str]) -> None:
         if not names:
             return
-        for name in names:
-            del sink.parts[name]
+        self._count([sink.parts.pop(name) for name in names], -1)
         self._forget_tickets(sink, names)
         self._kernel.journal(sink.entry("sink_dropped", parts=names))
-        if not sink.parts and sink.intent is None:
+        if sink.parts or sink.intent is not None:
+            return
+        if sink.last == NOTHING_COMMITTED:
+            self._forget(sink.key)
+        else:
             sink.log = NO_LOG
             self._kernel.journal(sink.head())
 
@@ -302,9 +330,12 @@ class Prepared:
         oldest_ns = now_ns - self._expiry_ns
         for key, sink in list(self.sinks.items()):
             committing = () if sink.intent is None else sink.intent.parts
-            old = [part.name for part in sink.parts.values() if part.begun_ns < oldest_ns and part.name not in committing]
+            # A batch may take longer than that, as long as its tasks write.
+            old = [name for name in sink.parts if sink.used_ns < oldest_ns and name not in committing]
             self.expired += len(old)
             self._drop(sink, old)
+            if key not in self.sinks:
+                continue
             if sink.once and sink.used_ns < oldest_ns and not sink.parts and sink.intent is None:
                 self._forget(key)
         needed = {number: log.end for number, log in self._logs.items()}
@@ -321,10 +352,10 @@ class Prepared:
         self._kernel.journal(sink.entry("sink_forgotten"))
 
     def _forget_oldest(self) -> bool:
-        """Forget the sink that was used the longest ago; False if all are in use, or were within a day."""
+        """Forget a sink to which nobody comes back, or else the one used the longest ago; False if all are in use, or were within a day."""
         idle = [sink for sink in self.sinks.values() if not sink.parts and sink.intent is None]
-        oldest = min(idle, key=lambda sink: sink.used_ns, default=None)
-        if oldest is None or oldest.used_ns > self._kernel.wall_ns() - limits.PREPARED_SINK_KEPT_NS_MIN:
+        oldest = min(idle, key=lambda sink: (not sink.once, sink.used_ns), default=None)
+        if oldest is None or (not oldest.once and oldest.used_ns > self._kernel.wall_ns() - limits.PREPARED_SINK_KEPT_NS_MIN):
             return False
         self._forget(oldest.key)
         return True

@@ -64,6 +64,9 @@ class Commit:
         self.sink = sink
         self.stage = Stage.SECURING
         self.problem = ""
+        # What may be appended in this turn, in bytes; each frame counts for some thousand at least.
+        self.room = 0
+        self._turn = 0
         self._kernel = kernel
         self._catalogue = catalogue
         self._staging = staging
@@ -81,7 +84,7 @@ class Commit:
         self._inert: list[tuple[Schedule, int, array[int]]] = []
 
     def step(self) -> bool:
-        """Go on as far as a turn goes; True once it is done."""
+        """Go on as far as `room` goes; True once it is done."""
         steps: dict[Stage, Callable[[], None]] = {
             Stage.SECURING: self._secure,
             Stage.SCANNING: self._scan,
@@ -122,7 +125,7 @@ class Commit:
         while self._scans and room > 0:
             number, (offset, end) = next(iter(self._scans.items()))
             log = self._catalogue.log(number)
-            if log is None:
+            if log is None or log.start >= end:
                 del self._scans[number]
                 continue
             if log.failed:
@@ -162,9 +165,8 @@ class Commit:
 
     def _move(self) -> None:
         """Append frames until the turn has had enough."""
-        room = limits.PREPARED_MOVED_SIZE_BYTES_PER_TURN
         while self._next < len(self._frames):
-            if room <= 0:
+            if self.room <= 0:
                 self._kernel.uncommitted = True
                 return
             frame = self._frames[self._next]
@@ -177,24 +179,22 @@ class Commit:
                     return
                 if not self._append(frame, view):
                     return
-                room -= frame.size_bytes
+                self.room -= max(frame.size_bytes, limits.PREPARED_MOVED_SIZE_BYTES_PER_FRAME)
             self._next += 1
         self._ticket = self._kernel.store.journal.ticket(sync=True)
         self._kernel.uncommitted = True
         self.stage = Stage.SYNCING
 
     def _append(self, frame: Frame, view: memoryview) -> bool:
-        """Append one frame where it belongs; False if there is no room. A topic that is gone takes nothing."""
-        intent = self.sink.intent
-        assert intent is not None
+        """Append one frame where it belongs; False if nothing takes it for now. A topic that is gone takes nothing."""
         topic = self._catalogue.topics.get((self.sink.namespace, frame.topic))
-        partition = None if topic is None else _choose(topic, frame.partition)
-        if topic is None or partition is None:
+        target = None if topic is None else self._target(topic, frame)
+        if topic is None or target is None:
             return True
-        schedule = self._catalogue.schedule(topic, partition) if frame.later else None
-        log = partition.log if schedule is None else schedule.log
-        if log.number not in intent.bases:
-            return True  # a topic of the same name that was made since
+        partition, schedule, log = target
+        if log.failed:
+            self.problem = log.failed
+            return False
         time_ns = max(self._kernel.wall_ns(), log.last_time_ns)
         if schedule is None:
             time_ns = max(time_ns, partition.last_time_ns)
@@ -218,6 +218,29 @@ class Commit:
         topic.message_bytes += frame.size_bytes
         return True
 
+    def _target(self, topic: Topic, frame: Frame) -> tuple[Partition, Schedule | None, Log] | None:
+        """Choose where a frame goes: its partition, or any in turn that takes writes; None if it is gone.
+
+        Only logs that the intent names count: a partition that was added since, or a topic of the same name that was made
+        since, is not looked through after a restart. One that has failed is given if there is none but such.
+        """
+        assert self.sink.intent is not None
+        count = len(topic.partitions)
+        failed = None
+        for index in range(frame.partition, frame.partition + 1) if frame.partition >= 0 else range(self._turn, self._turn + count):
+            if frame.partition >= count:
+                return None
+            partition = topic.partitions[index % count]
+            schedule = self._catalogue.schedule(topic, partition) if frame.later else None
+            log = partition.log if schedule is None else schedule.log
+            if log.number not in self.sink.intent.bases:
+                continue
+            if not log.failed:
+                self._turn = index % count + 1
+                return partition, schedule, log
+            failed = failed or (partition, schedule, log)
+        return failed
+
     def _note(self, log: Log, end: int) -> None:
         self._ends[log.number] = log, max(end, self._ends.get(log.number, (log, 0))[1])
 
@@ -240,13 +263,6 @@ class Commit:
             if self._catalogue.log(schedule.log.number) is not None:
                 schedule.take_over(first, dues)
         self.stage = Stage.DONE
-
-
-def _choose(topic: Topic, index: int) -> Partition | None:
-    """Give the partition of an index, or any; None if there is none of it any more."""
-    if index < 0:
-        return topic.pick()
-    return topic.partitions[index] if index < len(topic.partitions) else None
 
 
 def redated(view: memoryview, first: int, count: int, time_ns: int) -> bytearray:

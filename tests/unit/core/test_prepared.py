@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,16 +82,20 @@ def test_who_may_not_publish_may_not_prepare_or_commit(single: World) -> None:
 
 
 def test_what_is_too_old_goes_and_what_was_aborted(single: World) -> None:
-    old, aborted = prepare(single, "old"), prepare(single, "aborted")
+    aborted = prepare(single, "aborted")
+    old = prepare(single, "old", sink="silent")
+    first = prepare(single, "first")
     single.session.abort_prepared("q", ["aborted", "unknown"])
     single.session.abort_prepared("unknown", ["aborted"])
     single.wait(HOUR - 10)
     young = prepare(single, "young")
     single.wait(20)
-    for gone in (old, aborted):
-        with pytest.raises(Refusal, match="not there"):
-            commit(single, gone)
-    assert commit(single, young)
+    with pytest.raises(Refusal, match="not there"):
+        commit(single, aborted)
+    with pytest.raises(Refusal, match="nothing is prepared"):
+        commit(single, old, sink="silent")
+    # As long as tasks of a batch write, it is not too old, however long it takes.
+    assert commit(single, first, young)
     assert single.broker.prepared.expired == 1
     assert single.broker.prepared.committed == 1
 
@@ -178,12 +183,84 @@ def test_no_room_is_said_and_gone_over(single: World) -> None:
     assert count(single) == 2
 
 
+@pytest.mark.parametrize("partition", [-1, 0])
+def test_a_log_that_fails_meanwhile_holds_up_its_sink_alone(single: World, partition: int) -> None:
+    prepare(single, sink="other", topic="u")
+    single.session.prepare("q", "p", 0, [staged("t", [b"a", b"b"], partition=partition)])
+    single.turn()
+    assert not single.session.commit_prepared("q", 0, [("p", 1, 2)], once=False)
+    single.session.log("t", 0).failed = "damaged"  # type: ignore[misc]
+    for _ in range(3):
+        single.turn()
+    with pytest.raises(Refusal, match="committed in part: damaged"):
+        single.session.commit_prepared("q", 0, [("p", 1, 2)], once=False)
+    assert commit(single, ("p", 1, 2), sink="other")
+    # It goes on where it was after a restart.
+    single.session.log("t", 0).failed = ""  # type: ignore[misc]
+    single.restart()
+    assert commit(single, ("p", 1, 2))
+    assert count(single) == 2
+
+
+@pytest.mark.parametrize("partition", [-1, 0])
+def test_a_log_that_has_failed_refuses_the_commit(single: World, partition: int) -> None:
+    single.session.prepare("q", "p", 0, [staged("t", [b"a"], partition=partition)])
+    single.turn()
+    single.session.log("t", 0).failed = "damaged"  # type: ignore[misc]
+    with pytest.raises(Refusal) as refused:
+        single.session.commit_prepared("q", 0, [("p", 1, 1)], once=False)
+    assert refused.value.code is RefusalCode.STORE_FAILED
+    single.session.log("t", 0).failed = ""  # type: ignore[misc]
+    assert commit(single, ("p", 1, 1))
+
+
+def test_partitions_that_are_added_meanwhile_take_nothing_away(single: World) -> None:
+    single.session.prepare("q", "p", 0, [staged("t", [b"%d" % n]) for n in range(8)])
+    single.turn()
+    assert not single.session.commit_prepared("q", 0, [("p", 1, 8)], once=False)
+    single.session.add_partitions("t", 4)
+    assert commit(single, ("p", 1, 8))
+    assert [partition.end for partition in single.view("t").partitions] == [8, 0, 0, 0, 0]
+
+
+def test_small_batches_of_all_commits_together_are_bounded_in_a_turn(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PREPARED_MOVED_SIZE_BYTES_PER_TURN", 10_000)
+    monkeypatch.setattr(limits, "PREPARED_MOVED_SIZE_BYTES_PER_FRAME", 1_000)
+    for sink in "ab":
+        single.session.prepare(sink, "p", 0, [staged("t", [b"%d" % n]) for n in range(25)])
+    single.turn()
+    for sink in "ab":
+        assert not single.session.commit_prepared(sink, 0, [("p", 1, 25)], once=False)
+    moved = [0]
+    while moved[-1] < 50:
+        single.broker.tick()
+        single.store.commit()
+        moved.append(count(single))
+        assert len(moved) < 50
+    assert max(after - before for before, after in itertools.pairwise(moved)) == 10
+
+
+def test_sinks_of_nothing_are_forgotten_and_those_used_once_give_way_first(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PREPARED_SINKS_MAX", 2)
+    prepare(single, sink="failed")
+    single.session.abort_prepared("failed", ["p"])
+    assert not single.broker.prepared.sinks
+    assert commit(single, prepare(single, sink="stream"), sink="stream")
+    assert commit(single, prepare(single, sink="job"), sink="job", once=True)
+    prepare(single, sink="other")
+    assert [name for _namespace, name in single.broker.prepared.sinks] == ["stream", "other"]
+    assert (single.broker.prepared.size_bytes > 0, single.broker.prepared.frame_count) == (True, 1)
+    single.session.abort_prepared("other", ["p"])
+    assert (single.broker.prepared.size_bytes, single.broker.prepared.frame_count) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("limit", "most"),
     [
         ("PREPARED_SINKS_MAX", 1),
         ("PREPARED_PARTS_PER_SINK_MAX", 1),
         ("PREPARED_FRAMES_PER_SINK_MAX", 1),
+        ("PREPARED_FRAMES_MAX", 1),
         ("PREPARED_SIZE_BYTES_PER_SINK_MAX", 200),
         ("PREPARED_SIZE_BYTES_MAX", 200),
         ("PREPARED_LATER_RECORDS_MAX", 3),
