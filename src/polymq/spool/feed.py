@@ -269,6 +269,10 @@ def _tls(reader: Reader) -> Tls | None:
 def _addresses(reader: Reader, name: str) -> tuple[str, ...]:
     found = reader.listed(name)
     for address in found:
+        if "@" in address and not address.startswith("unix:"):
+            # It may be a password, which is not repeated.
+            reader.problems.append(f"{name} must be host:port and nothing else: who logs in, and with what, is said by other options")
+            continue
         try:
             check_address(address)
         except LocalProtocolError as error:

@@ -1,7 +1,8 @@
 """The small files of a spool: who it is, how far it is durable, what the reader has committed, how the spooler is.
 
     spool.json   which spool this is: a random id, the protocol. Written once
-    POSITION     how far the spool is durable; 44 bytes with a checksum, written after each sync and never before it
+    POSITION     how far the spool is durable; 44 bytes with a checksum, written after each sync and never before it.
+                 Not synced itself: after a power loss it may be missing, or say less, until a writer has looked
     committed    JSON: what the reader has committed. Written by the reader, by renaming
     status.json  for people and tools, once a second, by renaming
     LOCK         flock of the one process that writes

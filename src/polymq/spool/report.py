@@ -20,11 +20,15 @@ _NS_PER_SECOND: Final = 10**9
 
 
 class Report:
-    """`state` is one word; `quiet_since` says on the monotonic clock since when nothing has come, None while not connected."""
+    """`state` is one word; `quiet_since` says on the monotonic clock since when nothing has come, None while not connected.
+
+    `is_recovered`: the spooler has the lock, has looked at what is there and has said how far it is durable.
+    """
 
     def __init__(self, protocol: str, source: str, monotonic: Callable[[], float]) -> None:
         self.state = "starting"
         self.is_full = False
+        self.is_recovered = False
         self.remembered = 0
         self.quiet_since: float | None = None
         self.received_count = 0

@@ -98,6 +98,8 @@ class SpoolWriter:
         self._position: File | None = None
         self._next_size = 0
         self._preparing = False
+        # What is durable and could not be published: it must not be written once more.
+        self._unpublished: list[Portion] = []
 
     # --- Beginning and ending -----------------------------------------------------------------------------------------
 
@@ -256,14 +258,18 @@ class SpoolWriter:
     def append(self, portions: Sequence[Portion]) -> None:
         """Write all of these and make them durable: on return they may be acknowledged, and readers see them.
 
-        After StoreFull nothing of it counts, and the same may be tried again.
+        After StoreFull nothing of it may be acknowledged, and the same portions may be tried again: what of that is durable
+        already is not written twice.
         """
         need = sum(portion.end for portion in portions if portion.count)
         if not need:
             return
         try:
-            self._append(portions, self._room_for(need))
+            if self._unpublished != list(portions):
+                self._append(portions, self._room_for(need))
+                self._unpublished = list(portions)
             self._publish()
+            self._unpublished = []
         except OSError as error:
             raise store_error(error, "the spool") from error
 

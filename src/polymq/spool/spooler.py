@@ -138,6 +138,7 @@ class Spooler:
                 if self._monotonic() >= deadline or self._stopping.is_set():
                     raise
                 await asyncio.sleep(_LOCK_POLL_SECONDS)
+        self.report.is_recovered = True
         try:
             self.report.remembered = await self._in_thread(lambda: writer.fill(self._window))
         except BaseException:

@@ -72,6 +72,13 @@ def test_what_cannot_be_is_refused(protocol: str, given: dict[str, str], words: 
         read(protocol, **given)
 
 
+@pytest.mark.parametrize("address", ["user:hush@h:4222", "user:hush@h"])
+def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(ConfigError, match="server must be host:port and nothing else") as caught:
+        read("nats", server=address)
+    assert "hush" not in str(caught.value)
+
+
 def test_settings_have_defaults_and_bounds() -> None:
     reader = OptionReader({}, SPOOL_OPTIONS)
     assert read_settings(reader) == SpoolSettings()

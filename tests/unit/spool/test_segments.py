@@ -176,6 +176,35 @@ def test_a_full_disk_refuses_and_the_same_append_may_be_tried_again() -> None:
     opened.close()
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_what_is_durable_and_could_not_be_published_is_not_written_twice(code: int) -> None:
+    files = FakeFiles(random.Random(1))
+    opened = writer(files)
+    opened.open()
+    opened.append([portion([b"one"])])
+    some = [portion([b"two", b"three"])]
+    files.faults.append(DiskFault("write", code, folder.POSITION, count=2))
+    size = opened.size_bytes
+    for _ in range(2):
+        with pytest.raises(StoreFull, match="no room"):
+            opened.append(some)
+    opened.append(list(some))
+    written = opened.size_bytes - size
+    published = folder.parse_position(files.open(folder.POSITION).pread(folder.POSITION_SIZE_BYTES, 0))
+    assert published is not None
+    assert (opened.end, published.end, published.used) == (3, 3, opened.size_bytes)
+    # Others of the same content are others.
+    opened.append([portion([b"two", b"three"])])
+    assert (opened.end, opened.size_bytes) == (5, size + 2 * written)
+    # Whoever gives up trying goes on with something else: nothing is lost or doubled.
+    files.faults.append(DiskFault("write", code, folder.POSITION))
+    with pytest.raises(StoreFull, match="no room"):
+        opened.append([portion([b"six"])])
+    opened.append([portion([b"seven"])])
+    assert opened.end == 7
+    opened.close()
+
+
 def test_a_failed_sync_is_not_tried_again_and_a_new_start_writes_anew() -> None:
     files = FakeFiles(random.Random(1))
     opened = writer(files)

@@ -81,6 +81,7 @@ def test_what_is_acknowledged_is_durable(tmp_path: Path) -> None:
         await receiver.queue.put([portion([b"d"], acknowledge=note)])
         await until(lambda: len(ends) == 3)
         receiver.left = [portion([b"e"])]
+        assert made.report.is_recovered
         made.stop()
         await running
 
@@ -122,9 +123,10 @@ def test_a_spool_that_is_taken_is_not_opened(tmp_path: Path) -> None:
     first = writer(RealFiles(tmp_path))
     first.open()
     receiver = FakeReceiver()
+    made = spooler(tmp_path, receiver)
     with pytest.raises(SpoolLocked):
-        asyncio.run(spooler(tmp_path, receiver).run())
-    assert receiver.opened == 0
+        asyncio.run(made.run())
+    assert (receiver.opened, made.report.is_recovered) == (0, False)
     first.close()
 
 

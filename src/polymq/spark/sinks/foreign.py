@@ -12,14 +12,15 @@ import hashlib
 import struct
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from polymq.clients.broker_address import parse_address
 from polymq.clients.broker_sync import Broker, Outgoing
-from polymq.errors import ConfigError, PolyMQError, TransportError
+from polymq.errors import ConfigError, LocalProtocolError, PolyMQError, TransportError
 from polymq.spark.option_values import OptionReader
 from polymq.spark.sinks.columns import check_columns, table_of
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from polymq.spark.sinks.columns import Taken
 
-__all__ = ["SERVER", "Kind", "PublishedMessage", "Reach", "make_stream_writer", "make_writer", "server_of"]
+__all__ = ["SERVER", "Kind", "PublishedMessage", "Reach", "checked_url", "make_stream_writer", "make_writer", "server_of"]
 
 SERVER: Final = "host:port of the server"
 _COMMON: Final = {
@@ -54,10 +55,10 @@ _U32: Final = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class Reach:
-    """How the servers are reached: an address as `connect` takes it, and the client's options. Secrets are in the latter."""
+    """How the servers are reached: an address as `connect` takes it, and the client's options. Secrets are in the latter only."""
 
     url: str
-    options: Any
+    options: Any = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,21 @@ def server_of(reader: OptionReader, protocol: str, *, name: str = "server") -> s
     text = (reader.text(name) or "").strip()
     if not text:
         reader.problems.append(f"{name} must be {SERVER}")
-    return f"{protocol}://{text}"
+        return ""
+    return checked_url(reader, protocol, text, name)
+
+
+def checked_url(reader: OptionReader, protocol: str, text: str, name: str) -> str:
+    """Make the address that `connect` takes of that of a server, or of several; what is wrong is noted, without a secret in it."""
+    if "@" in text or "/" in text:
+        reader.problems.append(f"{name} must be host:port and nothing else: who logs in, and with what, is said by other options")
+        return ""
+    url = f"{protocol}://{text}"
+    try:
+        parse_address(url)
+    except LocalProtocolError as error:
+        reader.problems.append(f"{name}: {error}")
+    return url
 
 
 def make_writer(kind: Kind, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceArrowWriter:

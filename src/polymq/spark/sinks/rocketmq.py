@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polymq.clients.rocketmq_options import RocketMQOptions
-from polymq.spark.sinks.foreign import Kind, Reach, make_stream_writer, make_writer
+from polymq.spark.sinks.foreign import Kind, Reach, checked_url, make_stream_writer, make_writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +22,9 @@ def _reach(reader: OptionReader) -> Reach:
     names = [name for name in ("namesrvAddr", "servers") if reader.text(name) is not None]
     if len(names) != 1:
         reader.problems.append(f"one of namesrvAddr and servers must be {_OPTIONS['namesrvAddr']}")
-    address = (reader.text(names[0]) or "" if names else "").replace(";", ",")
+    url = "" if not names else checked_url(reader, "rocketmq", (reader.text(names[0]) or "").strip().replace(";", ","), names[0])
     options = RocketMQOptions(access_key=reader.secret("accessKey"), secret_key=reader.secret("secretKey"))
-    return Reach(f"rocketmq://{address}", options)
+    return Reach(url, options)
 
 
 _OPTIONS: Final = {

@@ -36,6 +36,7 @@ _COMMON: Final = {
 }
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "availableNowPauseMs", "availableNowMaxMs")
 _BATCH_ONLY: Final = ("endingOffsets",)
+_THREAD_ONLY: Final = ("availableNowPauseMs", "availableNowMaxMs")
 THREAD: Final = "thread"
 PROCESS: Final = "process"
 _MS_PER_SECOND: Final = 1000
@@ -69,8 +70,8 @@ class Options:
     def parse(cls, protocol: str, given: Mapping[str, str], *, streaming: bool) -> Options:
         """Read the options that Spark hands over; raises ConfigError with every problem."""
         reader = OptionReader(given, known_options(protocol))
-        reader.refuse_unknown(_BATCH_ONLY if streaming else _STREAM_ONLY, "a stream" if streaming else "a batch read")
         receives = reader.choice("receiver", THREAD, (THREAD, PROCESS)) == THREAD and streaming
+        reader.refuse_unknown(*_misplaced(protocol, streaming=streaming, receives=receives))
         location = (reader.text("spoolLocation") or "").strip()
         if not location:
             reader.problems.append("spoolLocation must name the folder of the spool")
@@ -91,3 +92,13 @@ class Options:
         )
         reader.finish()
         return options
+
+
+def _misplaced(protocol: str, *, streaming: bool, receives: bool) -> tuple[tuple[str, ...], str]:
+    """Say which options would do nothing, and where: what is told to a receiver means nothing to a query that does not receive."""
+    if receives:
+        return _BATCH_ONLY, "a stream"
+    receiving = (*FEED_OPTIONS[protocol], *SPOOL_OPTIONS)
+    if not streaming:
+        return (*_STREAM_ONLY, *receiving), "a batch read, which gives what is in the spool and receives nothing"
+    return (*_BATCH_ONLY, *_THREAD_ONLY, *receiving), "a stream with receiver=process: whatever fills the spool is told how"

@@ -99,6 +99,14 @@ class Planner:
             end = min(end, begin + records_max)
         return number, max(begin, end)
 
+    def reaches(self, end: Offset) -> bool:
+        """Whether the files say that the spool is durable up to `end`, which they need not after a power loss: a writer has to look."""
+        try:
+            number, known = self.newest()
+        except StoreFailed:
+            return False
+        return number != end[0] or known >= end[1]
+
     def plan(self, start: Offset, end: Offset) -> list[list[Piece]]:
         """Cut what lies between two positions into pieces for tasks; works from these and the files alone, as after a restart."""
         number = self._catalogue.number()
@@ -107,7 +115,7 @@ class Planner:
             return []
         first = self._resume(start, number)
         if end[1] > self._catalogue.end():
-            report_loss(f"the spool in {self._options.location} ends before record {end[1]}, which had been durable", self._options)
+            self._report_early_end(end[1], "durable")
         return self._cut(first, min(end[1], self._catalogue.end()))
 
     def plan_batch(self) -> list[list[Piece]]:
@@ -141,9 +149,13 @@ class Planner:
             report_loss(f"the spool in {location} begins with record {there}; {there - start[1]} were dropped unread", self._options)
             return there
         if start[1] > self._catalogue.end():
-            report_loss(f"the spool in {location} ends before record {start[1]}, which had been read", self._options)
+            self._report_early_end(start[1], "read")
             return self._catalogue.end()
         return start[1]
+
+    def _report_early_end(self, record: int, had_been: str) -> None:
+        hint = "" if self._options.feed is not None else "; if the machine lost power, start its spooler first, which finds what is there"
+        report_loss(f"the spool in {self._options.location} ends before record {record}, which had been {had_been}{hint}", self._options)
 
     def _cut(self, first: int, end: int) -> list[list[Piece]]:
         """Make about as many tasks as are wanted, of as many records each."""
@@ -176,21 +188,3 @@ class Planner:
         if wait > 0:
             self._sleep(wait)
         self._polled_at = self._monotonic()
-
-
-def wait_for_spool(options: Options, seconds: float, failure: Callable[[], BaseException | None], sleep: Callable[[float], None]) -> None:
-    """Wait until a spool is there whose durable end is known: the receiver makes it. Raises what the receiver failed with, or StoreFailed."""
-    left = seconds
-    while True:
-        error = failure()
-        if error is not None:
-            raise error
-        try:
-            Catalogue(options.location, options.protocol).end()
-        except StoreFailed:
-            if left <= 0:
-                raise
-            sleep(_POLL_INTERVAL_SECONDS)
-            left -= _POLL_INTERVAL_SECONDS
-        else:
-            return

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from polymq.errors import PolyMQError, StoreFailed
-from polymq.spark.spooled.planning import wait_for_spool
 from polymq.spool.spooler import Spooler
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ __all__ = ["Receiving"]
 
 _POLL_SECONDS: Final = 0.02
 _STOP_SECONDS_MAX: Final = 20.0
-# For the lock of a query that has just been stopped, and for the files to be looked at.
+# For the lock of a query that has just been stopped, and for the newest file to be looked at, and written anew after a crash.
 _START_SECONDS_MAX: Final = 60.0
 
 
@@ -48,13 +47,23 @@ class Receiving:
         self._failure: BaseException | None = None
 
     def ensure(self) -> None:
-        """Have it running, and the spool there; raises what it ended with."""
+        """Have it running, and the spool recovered: from then on its files say all that is durable. Raises what it ended with."""
         self.check()
         if self._thread is None:
             self._spooler = self._make(self._options.location, self._options.feed, self._options.settings)
             self._thread = threading.Thread(target=self._run, args=(self._spooler,), name="polymq spooler", daemon=True)
             self._thread.start()
-            wait_for_spool(self._options, _START_SECONDS_MAX, lambda: self._failure, self._sleep)
+        self._wait_for_recovery()
+
+    def _wait_for_recovery(self) -> None:
+        assert self._spooler is not None
+        deadline = self._monotonic() + _START_SECONDS_MAX
+        while not self._spooler.report.is_recovered:
+            if self._failure is not None:
+                raise self._failure
+            if self._monotonic() >= deadline:
+                raise StoreFailed(f"the spool in {self._options.location} could not be looked at within {_START_SECONDS_MAX:.0f} s")
+            self._sleep(_POLL_SECONDS)
 
     def check(self) -> None:
         """Raise what the spooler ended with, if it has."""

@@ -2,7 +2,7 @@
 
 The classes that Spark calls. They keep to its rules (documented in docs/spark.md): nothing is opened when they are made,
 since Spark makes them in several processes and pickles them; `partitions` works from the files alone, as it is called first
-after a restart; nothing hangs on `commit` or `stop`, which come late or never. What is received is acknowledged when the spool
+after a restart (and has them looked at when they say too little); nothing hangs on `commit` or `stop`, which come late or never. What is received is acknowledged when the spool
 is durable, whatever Spark does.
 """
 
@@ -103,8 +103,11 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode(self._planned().newest())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan the pieces of a micro-batch, from the files alone."""
-        return [PiecesPartition(pieces) for pieces in self._planned().plan(decode(start), decode(end))]
+        """Plan the pieces of a micro-batch, from the files alone; after a power loss they say enough once the receiver has looked."""
+        until = decode(end)
+        if not self._planned().reaches(until):
+            self._receive()
+        return [PiecesPartition(pieces) for pieces in self._planned().plan(decode(start), until)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read pieces in an executor."""

@@ -53,6 +53,26 @@ def test_each_says_which_columns_and_options_it_has(module: Any) -> None:
     assert module.stream_writer({**SERVERS[module], "topic": "t"}, schema_of("value"), False)
 
 
+@pytest.mark.parametrize("module", SERVERS)
+def test_an_address_is_checked_and_no_secret_is_shown(module: Any) -> None:
+    (name,) = SERVERS[module]
+    for wrong in ("user:hush@h:1", "hush@h:1", "hush:x@y", "h:1/hush"):
+        with pytest.raises(ConfigError, match=f"{name} must be host:port and nothing else") as caught:
+            module.writer({name: wrong, "topic": "t"}, schema_of("value"), False)
+        assert "hush" not in str(caught.value)
+    for wrong in ("h:port", "h:0", "h:65536", "::1:4150", "a b:1", "unix:place"):
+        with pytest.raises(ConfigError, match=f"{name}: "):
+            module.writer({name: wrong, "topic": "t"}, schema_of("value"), False)
+    assert job_of(module, **{name: "[::1]:1"}).reach.url.endswith("://[::1]:1")
+
+
+def test_options_of_clients_are_in_no_repr() -> None:
+    for module, name in ((nats, "token"), (nsq, "secret"), (rocketmq, "accessKey")):
+        more = {"secretKey": "x"} if module is rocketmq else {}
+        job = job_of(module, **{name: "hush"}, **more)
+        assert "hush" not in repr((job, job.reach))
+
+
 @pytest.mark.parametrize("module", [nsq, phpmq])
 def test_where_there_are_no_headers_there_is_no_id(module: Any) -> None:
     with pytest.raises(ConfigError, match="its messages have no headers"):

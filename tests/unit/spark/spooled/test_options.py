@@ -10,7 +10,7 @@ import pytest
 from polymq.errors import ConfigError
 from polymq.spark.columns import COLUMNS
 from polymq.spark.spooled.options import Options, known_options
-from polymq.spool.feed import PROTOCOLS
+from polymq.spool.feed import FEED_OPTIONS, PROTOCOLS, SPOOL_OPTIONS
 
 NSQ = {"servers": "h:4150", "subscribe": "t", "channel": "c", "spoolLocation": "/s"}
 
@@ -21,7 +21,7 @@ def test_a_stream_receives_unless_a_process_does() -> None:
     assert (own.location, own.columns, own.starting, own.fail_on_data_loss) == (Path("/s"), tuple(COLUMNS), "earliest", True)
     other = Options.parse("nsq", {"spoolLocation": "/s", "receiver": "process"}, streaming=True)
     assert other.feed is None
-    assert Options.parse("nsq", NSQ, streaming=False).feed is None
+    assert Options.parse("nsq", {"spoolLocation": "/s"}, streaming=False).feed is None
 
 
 def test_everything_wrong_is_said_at_once() -> None:
@@ -38,6 +38,22 @@ def test_everything_wrong_is_said_at_once() -> None:
 def test_options_have_their_place(streaming: bool, given: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="has no meaning"):
         Options.parse("nsq", NSQ | given, streaming=streaming)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_said_to_a_receiver_is_refused_where_nothing_is_received(protocol: str) -> None:
+    base = {"spoolLocation": "/s", "receiver": "process"}
+    told = dict.fromkeys((*FEED_OPTIONS[protocol], *SPOOL_OPTIONS, "availableNowPauseMs", "availableNowMaxMs"), "65536")
+    for streaming, place in (
+        (True, "a stream with receiver=process: whatever fills the spool"),
+        (False, "a batch read, which gives what is"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            Options.parse(protocol, base | told, streaming=streaming)
+        assert len(caught.value.problems) == len(told)
+        for name in told:
+            assert f"{name} has no meaning for {place}" in str(caught.value)
+        assert Options.parse(protocol, base, streaming=streaming).feed is None
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from polymq.errors import ConfigError, StoreFailed
+from polymq.errors import ConfigError
 from polymq.spark.spooled.options import Options
-from polymq.spark.spooled.planning import DataLoss, Planner, decode, encode, wait_for_spool
+from polymq.spark.spooled.planning import DataLoss, Planner, decode, encode
 from polymq.spool import folder
 from tests.unit.spool.spools import filled
 
@@ -126,18 +126,19 @@ def test_what_is_committed_only_goes_forward_and_is_for_this_spool(spool: Path) 
     assert folder.committed(spool) == 50
 
 
-def test_a_spool_is_waited_for(tmp_path: Path) -> None:
-    options = parse(tmp_path)
-    waits: list[float] = []
+def test_it_is_known_whether_the_files_say_enough(spool: Path) -> None:
+    plan = planner(spool)
+    number, end = plan.newest()
+    assert plan.reaches((number, end))
+    assert not plan.reaches((number, end + 1))
+    # Another spool does not become the wanted one by waiting.
+    assert plan.reaches((number + 1, end + 1))
+    (spool / folder.POSITION).unlink()
+    assert not plan.reaches((number, end))
+    assert not planner(spool / "none").reaches((number, end))
 
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3:
-            filled(tmp_path, [[b"a"]])
 
-    wait_for_spool(options, 10.0, lambda: None, sleep)
-    assert len(waits) == 3
-    with pytest.raises(StoreFailed, match="no spool"):
-        wait_for_spool(parse(tmp_path / "other"), 0.05, lambda: None, lambda _: None)
-    with pytest.raises(ValueError, match="why"):
-        wait_for_spool(parse(tmp_path / "other"), 10.0, lambda: ValueError("why"), lambda _: None)
+def test_who_has_a_spooler_elsewhere_is_told_that_it_may_not_have_looked_yet(spool: Path) -> None:
+    number, _ = planner(spool).newest()
+    with pytest.raises(DataLoss, match="ends before record 300, which had been durable; if the machine lost power, start its spooler"):
+        planner(spool).plan((number, 5), (number, 300))

@@ -18,22 +18,21 @@ if TYPE_CHECKING:
 
 
 class FakeSpooler:
-    """Makes the spool and waits to be stopped, or fails."""
+    """Waits to be stopped, or fails."""
 
     failure: Exception | None = None
+    recovers_at_once = True
     made = 0
 
-    def __init__(self, path: Path, _feed: Any, _settings: Any) -> None:
+    def __init__(self, _path: Path, _feed: Any, _settings: Any) -> None:
         FakeSpooler.made += 1
-        self._path = path
         self._stopped = threading.Event()
         self.report = Report("nsq", "", lambda: 0.0)
+        self.report.is_recovered = FakeSpooler.recovers_at_once and FakeSpooler.failure is None
 
     def run_in_thread(self) -> None:
         if FakeSpooler.failure is not None:
             raise FakeSpooler.failure
-        if not self._path.joinpath("POSITION").exists():
-            filled(self._path, [[b"a"]])
         self._stopped.wait(20)
 
     def stop(self) -> None:
@@ -48,6 +47,7 @@ def receiving(path: Path, **more: Any) -> Receiving:
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     FakeSpooler.failure = None
+    FakeSpooler.recovers_at_once = True
     FakeSpooler.made = 0
 
 
@@ -91,3 +91,26 @@ def test_what_it_fails_with_is_raised(tmp_path: Path) -> None:
         made.ensure()
     with pytest.raises(StoreFailed, match="receiving has ended: why"):
         made.ensure()
+
+
+def test_it_waits_until_the_spool_is_recovered_whatever_the_files_say(tmp_path: Path) -> None:
+    FakeSpooler.recovers_at_once = False
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        assert made._spooler is not None
+        made._spooler.report.is_recovered = now[0] >= recovered_at
+
+    # A position that was written before the power went says nothing.
+    filled(tmp_path, [[b"before"]])
+    made = receiving(tmp_path, sleep=sleep, monotonic=lambda: now[0])
+    recovered_at = 1000.0
+    with pytest.raises(StoreFailed, match="could not be looked at within 60 s"):
+        made.ensure()
+    assert 60.0 <= now[0] < 61.0
+    recovered_at = 70.0
+    made.ensure()
+    assert 70.0 <= now[0] < 71.0
+    assert FakeSpooler.made == 1
+    made._stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,11 +15,13 @@ import pyspark_polymq_nats
 import pyspark_polymq_nsq
 import pyspark_polymq_phpmq
 from polymq.errors import ConfigError
+from polymq.spark.spooled.planning import DataLoss
 from polymq.spark.spooled.source import NatsDataSource, NsqDataSource, SpoolReader, SpoolStreamReader
 from polymq.spool import folder
 from tests.unit.spool.spools import filled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -55,6 +58,63 @@ def test_a_stream_plans_from_the_files_and_reads_after_a_pickle(tmp_path: Path) 
     reader.commit(end)
     assert folder.committed(tmp_path) == 10
     reader.stop()
+
+
+@contextmanager
+def receiving_stream(path: Path) -> Iterator[SpoolStreamReader]:
+    """A stream that receives by itself, from a server that is not there."""
+    given = {"servers": "127.0.0.1:1", "subscribe": "t", "channel": "c", "spoolLocation": str(path), "columns": "value"}
+    made = NsqDataSource(given).streamReader(StructType())
+    assert isinstance(made, SpoolStreamReader)
+    try:
+        yield made
+    finally:
+        if made._receiving is not None:
+            made._receiving._stop()
+
+
+def values(reader: SpoolStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
+    found = [row for each in reader.partitions(start, end) for batch in reader.read(each) for row in batch.to_pylist()]
+    return [row["value"] for row in found]
+
+
+@pytest.mark.parametrize("left", ["old", "none"])
+def test_a_planned_batch_is_read_after_a_power_loss(tmp_path: Path, left: str) -> None:
+    filled(tmp_path, [[b"0"]])
+    old = (tmp_path / folder.POSITION).read_bytes()
+    filled(tmp_path, [[b"1"], [b"2"]])
+    reader = stream(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    # The position is not synced: the disk may have kept an older one, or none. The records are there.
+    (tmp_path / folder.POSITION).unlink()
+    if left == "old":
+        (tmp_path / folder.POSITION).write_bytes(old)
+    with receiving_stream(tmp_path) as again:
+        assert values(again, start, end) == [b"0", b"1", b"2"]
+        assert again._receiving is not None
+    with receiving_stream(tmp_path) as later:
+        assert values(later, start, end) == [b"0", b"1", b"2"]
+        assert later._receiving is None
+
+
+def test_a_query_goes_on_where_it_was_after_a_power_loss(tmp_path: Path) -> None:
+    filled(tmp_path, [[b"0"]])
+    old = (tmp_path / folder.POSITION).read_bytes()
+    filled(tmp_path, [[b"1"]])
+    reader = stream(tmp_path)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    (tmp_path / folder.POSITION).write_bytes(old)
+    with receiving_stream(tmp_path) as again:
+        assert again.latestOffset(end, ReadAllAvailable()) is end
+
+
+def test_what_a_recovered_spool_does_not_have_is_lost(tmp_path: Path) -> None:
+    filled(tmp_path, [[b"0"]])
+    start = stream(tmp_path).initialOffset()
+    end = {"spool": {"0": start["spool"]["0"] | {"offset": 5}}}
+    with receiving_stream(tmp_path) as again, pytest.raises(DataLoss, match="ends before record 5"):
+        again.partitions(start, end)
 
 
 def test_executors_are_not_told_secrets(tmp_path: Path) -> None:
