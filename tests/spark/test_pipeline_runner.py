@@ -232,5 +232,11 @@ def test_over_a_broker_that_is_killed_until_it_is_stopped_and_back(
 def test_an_archive_without_its_checkpoint_is_not_begun_anew(pipeline: Pipeline) -> None:
     entry = Entry("bronze", "bronze/x.parquet", 1, 1)
     pipeline.catalog.commit(at_ns=1, add=[entry])
-    with pytest.raises(ConfigError, match="is gone"):
-        pipeline.runner().once()
+    unknown = pipeline.settings.storage / "bronze" / "y.parquet"
+    unknown.parent.mkdir()
+    unknown.touch()
+    runner = pipeline.runner()
+    for begin in (runner.once, runner.run):
+        with pytest.raises(ConfigError, match="is gone"):
+            begin()
+    assert unknown.exists()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from polymq.errors import ConfigError
+from polymq.errors import ConfigError, StoreFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,6 +182,8 @@ def compact(config: ConfigOption = _DEFAULT_FILE) -> None:
         gone = compacting.expire(catalog, settings, now_ns)
         swept = compacting.sweep(catalog, now_ns)
     print(f"{outcome.before} small files put together into {outcome.after}; {gone} too old; {swept} removed from the disk")
+    if outcome.failed:
+        raise StoreFailed("not put together: " + "; ".join(outcome.failed))
 
 
 @app.command()

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polymq.cli.main import app
-from polymq.errors import ConfigError
+from polymq.errors import ConfigError, StoreFailed
 from polymq.spark.pipeline.catalog import Catalog
 from tests.unit.spark.pipeline.archives import bronze_file
 
@@ -50,6 +50,17 @@ def test_a_file_is_written_once(folder: Path) -> None:
     assert run("init", "--topics", "orders").exit_code == 0
     assert isinstance(run("init").exception, ConfigError)
     assert run("init", "--force").exit_code == 0
+
+
+def test_compact_says_what_it_could_not_put_together(folder: Path) -> None:
+    run("init")
+    fill(folder)
+    next((folder / "archive" / "bronze").rglob("*.parquet")).write_bytes(b"nothing")
+    done = run("compact")
+    assert done.output.startswith("0 small files")
+    assert isinstance(done.exception, StoreFailed)
+    assert "not put together: bronze, 10 files" in str(done.exception)
+    assert "compaction of files" in json.loads(run("status", "--json").output)["problems"]
 
 
 def test_from_nothing_to_a_report_without_spark(folder: Path) -> None:

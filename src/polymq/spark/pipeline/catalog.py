@@ -22,14 +22,28 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-__all__ = ["BRONZE", "QUARANTINE", "STATISTICS", "Catalog", "Entry", "Progress", "gold_table", "locked", "silver_table"]
+__all__ = [
+    "BRONZE",
+    "CATALOG_FILE",
+    "GOLD",
+    "QUARANTINE",
+    "STATISTICS",
+    "Catalog",
+    "Entry",
+    "Progress",
+    "gold_table",
+    "locked",
+    "silver_table",
+]
 
 BRONZE: Final = "bronze"
 QUARANTINE: Final = "quarantine"
 STATISTICS: Final = "statistics"
+# The position of the aggregates.
+GOLD: Final = "gold"
 # How many lines of progress are kept: a day of batches of ten seconds.
 PROGRESS_MAX: Final = 10_000
-_FILE: Final = "catalog.sqlite"
+CATALOG_FILE: Final = "catalog.sqlite"
 _LOCK: Final = "writer.lock"
 _BUSY_SECONDS: Final = 30.0
 
@@ -99,11 +113,11 @@ class Catalog:
         storage.mkdir(parents=True, exist_ok=True)
         self._guard = threading.RLock()
         try:
-            self._connection = sqlite3.connect(storage / _FILE, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(storage / CATALOG_FILE, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             self._connection.execute("pragma journal_mode=wal")
             self._connection.executescript(_TABLES)
         except sqlite3.Error as error:
-            raise StoreFailed(f"{storage / _FILE} cannot be used: {error}") from error
+            raise StoreFailed(f"{storage / CATALOG_FILE} cannot be used: {error}") from error
 
     def close(self) -> None:
         """Close it."""
@@ -212,7 +226,7 @@ class Catalog:
                 with contextlib.suppress(sqlite3.Error):
                     self._connection.execute("rollback")
                 if isinstance(error, sqlite3.Error):
-                    raise StoreFailed(f"{self.storage / _FILE} cannot be written: {error}") from error
+                    raise StoreFailed(f"{self.storage / CATALOG_FILE} cannot be written: {error}") from error
                 raise
 
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
@@ -222,7 +236,7 @@ class Catalog:
                 names = [each[0] for each in cursor.description]
                 return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
             except sqlite3.Error as error:
-                raise StoreFailed(f"{self.storage / _FILE} cannot be read: {error}") from error
+                raise StoreFailed(f"{self.storage / CATALOG_FILE} cannot be read: {error}") from error
 
 
 def _entry(row: Mapping[str, Any]) -> Entry:

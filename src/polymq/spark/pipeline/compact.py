@@ -1,12 +1,13 @@
 """Small files put together, and old ones removed: plans as pure functions, and their execution without Spark.
 
-Of bronze, only what silver has decoded is touched: silver reads each file once, as it came. What was replaced stays on the disk for
+Of bronze, only what silver has decoded is touched: silver reads each file once, as it came. Gold finds by new files which days have
+changed, so what it has not seen stays as it came, too. What was replaced stays on the disk for
 `GRACE_SECONDS`, for queries that are reading it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from polymq.spark.pipeline.catalog import BRONZE, QUARANTINE, STATISTICS, gold_table, silver_table
+from polymq.spark.pipeline.catalog import BRONZE, GOLD, QUARANTINE, STATISTICS, gold_table, silver_table
 from polymq.spark.pipeline.config import GOLD_TABLES
 from polymq.spark.pipeline.registry import Registry
 from polymq.spark.pipeline.tables import described, folder_of
@@ -30,21 +31,25 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "compact", "expire", "expired", "first_date", "plan", "rebuild", "sweep"]
 
 GRACE_SECONDS: Final = 3600
-# So many rows are in memory at a time, of files that are put together.
+# So many rows, and so many bytes as they are without compression, are in memory at a time, of files that are put together.
 _ROWS_MAX: Final = 2_000_000
+UNPACKED_BYTES_MAX: Final = 512 * 1024 * 1024
 _ROW_GROUP_ROWS: Final = 200_000
 _NS: Final = 10**9
+# The note of what could not be put together.
+NOTE: Final = "compaction of files"
 _EVER: Final = "0000-00-00"
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What was done: files before and after, files that were too old, files removed from the disk."""
+    """What was done: files before and after, files that were too old, files removed from the disk; and what could not be put together."""
 
     before: int = 0
     after: int = 0
     expired: int = 0
     swept: int = 0
+    failed: list[str] = field(default_factory=list)
 
 
 def plan(entries: Sequence[Entry], *, files_min: int, size_bytes: int, through: int) -> list[list[Entry]]:
@@ -85,28 +90,24 @@ def expired(entries: Sequence[Entry], *, retention_seconds: float, now_ns: int, 
 
 
 def compact(catalog: Catalog, config: PipelineConfig, now_ns: int) -> Outcome:
-    """Put the small files of all tables together."""
+    """Put the small files of all tables together. What cannot be is left as it is, and noted."""
     outcome = Outcome()
     newest = catalog.version()
     for name in sorted(catalog.tables()):
         if name.startswith("gold/"):
             continue  # has one file a day
-        through = _read_through(catalog, config) if name == BRONZE else newest
-        for number, members in enumerate(
-            plan(catalog.files(name), files_min=config.files_min, size_bytes=config.file_size_bytes, through=through)
-        ):
-            first = members[0]
-            folders = [f"{key}={value}" for key, value in _parts(first).items()]
-            label = f"compacted-{now_ns}-{newest:012d}-{number:05d}.parquet"
-            target = "/".join([folder_of(name), *folders, label])
-            path = catalog.storage / target
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _put_together(catalog, members, path)
-            entry = described(path, name, target, schema=first.schema, is_rewritten=True)
-            assert entry.rows == sum(each.rows for each in members)
-            catalog.commit(at_ns=now_ns, add=[entry], remove=[each.path for each in members])
-            outcome.before += len(members)
-            outcome.after += 1
+        through = min(_decoded_through(catalog, config) if name == BRONZE else newest, _aggregated_through(catalog, name))
+        sets = plan(catalog.files(name), files_min=config.files_min, size_bytes=config.file_size_bytes, through=through)
+        for number, planned in enumerate(sets):
+            label = f"compacted-{now_ns}-{newest:012d}-{number:05d}"
+            try:
+                for part, members in enumerate(_held(catalog, planned)):
+                    _exchange(catalog, members, f"{label}-{part}.parquet", now_ns)
+                    outcome.before += len(members)
+                    outcome.after += 1
+            except (pa.ArrowException, OSError, MemoryError) as error:
+                outcome.failed.append(f"{name}, {len(planned)} files from {planned[0].path} on: {str(error)[:200]}")
+    catalog.note(NOTE, "; ".join(outcome.failed))
     return outcome
 
 
@@ -118,7 +119,7 @@ def expire(catalog: Catalog, config: PipelineConfig, now_ns: int) -> int:
     for name in catalog.tables():
         rule = "silver" if name.startswith("silver/") else kept.get(name)
         if rule is not None:
-            through = _read_through(catalog, config) if name == BRONZE else newest
+            through = _decoded_through(catalog, config) if name == BRONZE else newest
             gone += expired(catalog.files(name), retention_seconds=config.retention[rule], now_ns=now_ns, through=through)
     if gone:
         catalog.commit(at_ns=now_ns, remove=[each.path for each in gone])
@@ -142,7 +143,7 @@ def rebuild(catalog: Catalog, topic: str, now_ns: int) -> int:
     return len(gone)
 
 
-def _read_through(catalog: Catalog, config: PipelineConfig) -> int:
+def _decoded_through(catalog: Catalog, config: PipelineConfig) -> int:
     """Tell through which version of bronze every topic has been decoded; one that never was begins with what there is then."""
     topics = [topic for topic in catalog.topics(BRONZE) if config.decoding_of(topic) != "none"]
     positions = [catalog.position(silver_table(topic)) for topic in topics]
@@ -150,6 +151,42 @@ def _read_through(catalog: Catalog, config: PipelineConfig) -> int:
     newest = {topic: max((each.added for each in catalog.files(BRONZE, topic=topic, original=True)), default=0) for topic in topics}
     behind = [at for topic, at in zip(topics, positions, strict=True) if 0 <= at < newest[topic]]
     return min(behind, default=catalog.version())
+
+
+def _aggregated_through(catalog: Catalog, name: str) -> int:
+    """Tell through which version of a table gold has come. One that never did begins with what there is then; of silver it takes no days."""
+    position = catalog.position(GOLD)
+    return position if position >= 0 and name in (BRONZE, QUARANTINE, STATISTICS) else catalog.version()
+
+
+def _held(catalog: Catalog, members: Sequence[Entry]) -> list[list[Entry]]:
+    """Cut a set so that each part fits in memory, by what the files' footers say; a file that is half of that is left alone."""
+    parts: list[list[Entry]] = [[]]
+    held = 0
+    for each in members:
+        metadata = pq.read_metadata(catalog.storage / each.path)
+        size = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+        if size > UNPACKED_BYTES_MAX // 2:
+            continue
+        if held + size > UNPACKED_BYTES_MAX:
+            parts.append([])
+            held = 0
+        parts[-1].append(each)
+        held += size
+    return [part for part in parts if len(part) > 1]
+
+
+def _exchange(catalog: Catalog, members: Sequence[Entry], label: str, now_ns: int) -> None:
+    """Write files as one, and have the catalog name it in their place."""
+    first = members[0]
+    folders = [f"{key}={value}" for key, value in _parts(first).items()]
+    target = "/".join([folder_of(first.name), *folders, label])
+    path = catalog.storage / target
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _put_together(catalog, members, path)
+    entry = described(path, first.name, target, schema=first.schema, is_rewritten=True)
+    assert entry.rows == sum(each.rows for each in members)
+    catalog.commit(at_ns=now_ns, add=[entry], remove=[each.path for each in members])
 
 
 def _put_together(catalog: Catalog, members: Sequence[Entry], path: Path) -> None:
@@ -160,8 +197,11 @@ def _put_together(catalog: Catalog, members: Sequence[Entry], path: Path) -> Non
             pc.sort_indices(rows.select(["partition", "offset"]), sort_keys=[("partition", "ascending"), ("offset", "ascending")])
         )
     beside = path.with_name(f"_{path.name}")
-    pq.write_table(rows, beside, row_group_size=_ROW_GROUP_ROWS, compression="zstd")
-    beside.replace(path)
+    try:
+        pq.write_table(rows, beside, row_group_size=_ROW_GROUP_ROWS, compression="zstd")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _parts(entry: Entry) -> dict[str, str]:

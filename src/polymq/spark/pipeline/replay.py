@@ -24,7 +24,7 @@ from polymq.errors import ConfigError, Refusal, StoreFailed
 from polymq.spark.pipeline.catalog import BRONZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Protocol
 
@@ -99,9 +99,9 @@ class Cursor:
         if kept != what:
             raise ConfigError([f"the cursor {path} is of another replay: {kept}"])
 
-    def offset(self, topic: str, partition: int) -> int:
-        """Tell the last offset that the target has; -1 for none."""
-        return self._offsets.get(topic, {}).get(str(partition), -1)
+    def kept(self) -> dict[tuple[str, int], int]:
+        """Give the last offset that the target has of each topic and partition, as it is now."""
+        return {(topic, int(number)): offset for topic, parts in self._offsets.items() for number, offset in parts.items()}
 
     def advance(self, topic: str, partition: int, offset: int) -> None:
         """Note that the target has everything up to an offset."""
@@ -177,6 +177,7 @@ def replay(
     """
     done = Done()
     begun = monotonic()
+    before = cursor.kept()
     by_topic: dict[str, list[Entry]] = {}
     for each in catalog.files(BRONZE):
         if wanted.may_be_in(each):
@@ -185,7 +186,7 @@ def replay(
         name = target.replace("{topic}", topic)
         for first, last, members in slices(entries):
             rows = _rows(catalog, wanted, members, first, last)
-            for flight in _flights(rows, topic, cursor, done, FLIGHT_COUNT if not rate else max(1, min(FLIGHT_COUNT, int(rate / 10)))):
+            for flight in _flights(rows, topic, before, done, FLIGHT_COUNT if not rate else max(1, min(FLIGHT_COUNT, int(rate / 10)))):
                 outgoing = []
                 for message, _, _ in flight:
                     made, dropped = fitted(message, protocol, name, now_ns())
@@ -209,8 +210,12 @@ def _settle(
     *,
     skip_refused: bool,
 ) -> None:
-    """Note what the target has; raises the first of what went wrong, with everything before it in the cursor."""
-    for outcome, (_, partition, offset) in zip(outcomes, flight, strict=True):
+    """Note what the target has; raises the first of what went wrong, with everything before it in the cursor.
+
+    Where several messages have one offset, the target has it when it has all of them.
+    """
+    behind: list[tuple[int, int] | None] = [*((partition, offset) for _, partition, offset in flight[1:]), None]
+    for outcome, (_, partition, offset), after in zip(outcomes, flight, behind, strict=True):
         if outcome is not None:
             if not (skip_refused and isinstance(outcome, Refusal)):
                 cursor.write()
@@ -218,7 +223,8 @@ def _settle(
             done.refused += 1
         else:
             done.sent += 1
-        cursor.advance(topic, partition, offset)
+        if after != (partition, offset):
+            cursor.advance(topic, partition, offset)
     cursor.write()
 
 
@@ -244,19 +250,24 @@ def _rows(catalog: Catalog, wanted: Range, entries: Sequence[Entry], first: int,
     return rows.sort_by([("offset", "ascending"), ("partition", "ascending")])
 
 
-def _flights(rows: pa.Table, topic: str, cursor: Cursor, done: Done, count_max: int) -> Iterator[list[tuple[Carried, int, int]]]:
-    """Make messages of rows, so many at a time, without those that the target has."""
+def _flights(
+    rows: pa.Table, topic: str, before: Mapping[tuple[str, int], int], done: Done, count_max: int
+) -> Iterator[list[tuple[Carried, int, int]]]:
+    """Make messages of rows, so many at a time, without those that the target had `before`.
+
+    An archive may have an offset twice, of a topic that was made anew: all of an offset are in one flight, which is longer then.
+    """
     flight: list[tuple[Carried, int, int]] = []
     for batch in rows.to_batches(max_chunksize=count_max):
         for row in batch.to_pylist():
             partition, offset = row["partition"] or 0, row["offset"]
-            if offset <= cursor.offset(topic, partition):
+            if offset <= before.get((topic, partition), -1):
                 done.before += 1
                 continue
-            flight.append((_carried(row, partition), partition, offset))
-            if len(flight) >= count_max:
+            if len(flight) >= count_max and flight[-1][1:] != (partition, offset):
                 yield flight
                 flight = []
+            flight.append((_carried(row, partition), partition, offset))
     if flight:
         yield flight
 

@@ -19,16 +19,15 @@ from pyspark.errors import PySparkException
 
 from polymq.clients.log import LogClient
 from polymq.errors import ConfigError, PolyMQError, StoreFailed
-from polymq.spark.pipeline import compact, samples
-from polymq.spark.pipeline.catalog import BRONZE, Catalog, Progress
+from polymq.spark.pipeline import archive, compact, samples
+from polymq.spark.pipeline.archive import CHECKPOINT_FOLDER, query_id
+from polymq.spark.pipeline.catalog import Catalog, Progress
 from polymq.spark.pipeline.lag import lag_of
 from polymq.spark.pipeline.source import load_stream
 from polymq.spark.pipeline.steps import Steps
-from polymq.spark.pipeline.tables import discard_strays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner", "Seen"]
 
-CHECKPOINT_FOLDER: Final = "_checkpoint"
 PAUSE_SECONDS_FIRST: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
 # In one run of `once`, a layer is begun again so often.
@@ -87,11 +85,10 @@ class Runner:
         self._pauses: dict[str, tuple[float, float]] = {}
         self.steps = Steps(spark, config, catalog, now_ns)
         self.seen = Seen()
-        discard_strays(catalog)
 
     def once(self, tick: Callable[[Seen], None] = lambda _: None) -> Seen:
         """Take in what is there now, through all layers, and end; `tick` is called now and then. Raises StoreFailed for what stays wrong."""
-        self._check_checkpoint(self._config.storage / CHECKPOINT_FOLDER)
+        archive.begin(self._catalog, self._now_ns())
         try:
             self._insist("bronze", lambda: self._bronze_once(tick))
             self._insist("silver", self._silver)
@@ -104,7 +101,7 @@ class Runner:
 
     def run(self, tick: Callable[[Seen], None] = lambda _: None) -> Seen:
         """Run until `stop`; `tick` is called some times a second."""
-        self._check_checkpoint(self._config.storage / CHECKPOINT_FOLDER)
+        archive.begin(self._catalog, self._now_ns())
         due = dict.fromkeys(self._config.every, 0.0)
         # Nothing is old when a run begins.
         due["compaction"] = time.monotonic() + self._config.every["compaction"]
@@ -147,13 +144,6 @@ class Runner:
             self._catalog.note_progress(Progress(self._now_ns(), batch, rows, duration_ms, self.seen.lag))
         self.seen.messages += rows
         self.seen.batches += 1
-
-    def _check_checkpoint(self, checkpoint: Path) -> None:
-        """Refuse to begin anew over an archive: everything would be taken in a second time."""
-        if not (checkpoint / "metadata").exists() and BRONZE in self._catalog.tables():
-            raise ConfigError(
-                [f"{checkpoint} is gone, which says how far {self._config.storage} is. Put it back, or begin another archive: storage = …"]
-            )
 
     def _bronze_once(self, tick: Callable[[Seen], None]) -> None:
         query = self._query = self._start_query(availableNow=True)
@@ -206,6 +196,8 @@ class Runner:
         compact.sweep(self._catalog, now_ns)
         if outcome.before or outcome.expired:
             self._say(f"{outcome.before} small files put together into {outcome.after}; {outcome.expired} too old")
+        for each in outcome.failed:
+            self._say(f"not put together: {each}")
 
     def _sample(self) -> None:
         """Ask the broker for its statistics, where there is a polymq node to be asked."""
@@ -282,15 +274,6 @@ class Runner:
         self.seen.last_error = f"{name}: {_first_words(error)}"
         self._catalog.note(name, _first_words(error))
         self._say(f"{self.seen.last_error} ({then})")
-
-
-def query_id(checkpoint: Path) -> str:
-    """Read the id that Spark gives a query for as long as its checkpoint lives. Batches are numbered within it."""
-    try:
-        text = (checkpoint / "metadata").read_text(encoding="utf-8")
-        return str(json.loads(text)["id"])
-    except (OSError, ValueError, KeyError) as error:
-        raise StoreFailed(f"{checkpoint / 'metadata'} cannot be read: {error}") from error
 
 
 def _first_words(error: Exception) -> str:

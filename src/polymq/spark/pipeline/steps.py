@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 
 from polymq.errors import RemoteProtocolError
 from polymq.spark.pipeline import bronze, gold, shapes, silver, tables
-from polymq.spark.pipeline.catalog import BRONZE, QUARANTINE, STATISTICS, gold_table, silver_table
+from polymq.spark.pipeline.archive import bronze_writer
+from polymq.spark.pipeline.catalog import BRONZE, GOLD, QUARANTINE, STATISTICS, gold_table, silver_table
 from polymq.spark.pipeline.compact import first_date
 from polymq.spark.pipeline.registry import Registry
 
@@ -29,12 +30,11 @@ if TYPE_CHECKING:
     from polymq.spark.pipeline.config import PipelineConfig
     from polymq.spark.pipeline.registry import Version
 
-__all__ = ["GOLD", "Steps", "silver_writer", "view_name"]
+__all__ = ["Steps", "silver_writer", "view_name"]
 
 SCHEMAS_FOLDER: Final = "schemas"
 # A step takes at most so many files of bronze, so that what has piled up is worked off piece by piece.
 FILES_PER_STEP_MAX: Final = 400
-GOLD: Final = "gold"
 _TEXT_VERSION: Final = 0
 _US: Final = 1_000_000
 _NS: Final = 10**9
@@ -62,7 +62,7 @@ class Steps:
 
     def write_bronze(self, messages: DataFrame, query: str, batch: int) -> int:
         """Write a micro-batch of a query; nothing if it has been written. Gives the number of rows."""
-        writer = f"bronze/{query}"
+        writer = bronze_writer(query)
         if batch <= self._catalog.position(writer):
             return 0
         frame = bronze.archived(messages)

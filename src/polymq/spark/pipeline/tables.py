@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["described", "discard_strays", "read", "stage"]
 
 STAGING: Final = "_staging"
-_FOLDERS: Final = (BRONZE, QUARANTINE, STATISTICS, "silver", "gold")
+TABLE_FOLDERS: Final = (BRONZE, QUARANTINE, STATISTICS, "silver", "gold")
 
 
 def folder_of(name: str) -> str:
@@ -96,11 +96,14 @@ def described(path: Path, name: str, target: str, *, schema: int = 0, is_rewritt
 
 
 def discard_strays(catalog: Catalog) -> int:
-    """Remove what writers that were killed have left; tells how many files. Only the one writer may do this."""
+    """Remove what writers that were killed have left; tells how many files.
+
+    Only the one writer may do this, once `archive.begin` knows that the catalog is the one of these files.
+    """
     shutil.rmtree(catalog.storage / STAGING, ignore_errors=True)
     known = catalog.paths()
     removed = 0
-    for folder in _FOLDERS:
+    for folder in TABLE_FOLDERS:
         for path in (catalog.storage / folder).rglob("*.parquet"):
             if str(path.relative_to(catalog.storage)) not in known:
                 path.unlink()

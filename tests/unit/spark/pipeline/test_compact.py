@@ -92,9 +92,7 @@ def test_nothing_is_lost_and_offsets_are_in_order(catalog: Catalog) -> None:
 
 
 def test_tables_by_day_alone_are_put_together_as_well(catalog: Catalog) -> None:
-    for number in range(3):
-        target = f"statistics/date=2026-05-01/{number}.parquet"
-        catalog.commit(at_ns=1, add=[described(write(catalog.storage / target, pa.table({"n": [number]})), "statistics", target)])
+    statistics_files(catalog, 3)
     assert compact.compact(catalog, SETTINGS, NOW_NS).before == 3
     (made,) = catalog.files("statistics")
     assert (made.rows, made.path.startswith("statistics/date=2026-05-01/compacted-")) == (3, True)
@@ -109,6 +107,78 @@ def test_what_silver_has_still_to_read_is_left_alone(catalog: Catalog) -> None:
     assert [each.first_offset for each in catalog.files(BRONZE, after=2, original=True)] == [20, 30]
     catalog.commit(at_ns=1, positions={"silver/orders": catalog.version()})
     assert compact.compact(catalog, settings, NOW_NS).before == 3
+
+
+def statistics_files(catalog: Catalog, count: int) -> list[Path]:
+    """Add so many files of statistics, each of a version of its own."""
+    paths = []
+    for number in range(count):
+        target = f"statistics/date=2026-05-01/{number}.parquet"
+        catalog.commit(at_ns=1, add=[described(write(catalog.storage / target, pa.table({"n": [number]})), "statistics", target)])
+        paths.append(catalog.storage / target)
+    return paths
+
+
+def test_what_gold_has_still_to_see_is_left_alone(catalog: Catalog) -> None:
+    for number in range(4):
+        bronze_file(catalog, range(number * 10, number * 10 + 10))
+    statistics_files(catalog, 3)
+    catalog.commit(at_ns=1, positions={"gold": 2})
+    assert compact.compact(catalog, SETTINGS, NOW_NS).before == 2
+    # Of what is new to gold, everything is as it came: its days are known by that.
+    new = [each for name in (BRONZE, "statistics") for each in catalog.files(name, after=2) if not each.is_rewritten]
+    assert len(new) == 2 + 3
+    catalog.commit(at_ns=1, positions={"gold": catalog.version()})
+    assert compact.compact(catalog, SETTINGS, NOW_NS).before == 3 + 3
+
+
+def test_silver_does_not_wait_for_gold(catalog: Catalog) -> None:
+    for number in range(2):
+        target = f"silver/orders/date=2026-05-01/{number}.parquet"
+        catalog.commit(at_ns=1, add=[described(write(catalog.storage / target, pa.table({"n": [number]})), "silver/orders", target)])
+    catalog.commit(at_ns=1, positions={"gold": 0})
+    assert compact.compact(catalog, SETTINGS, NOW_NS).before == 2
+
+
+def test_what_is_put_together_fits_in_memory_without_its_compression(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        bronze_file(catalog, range(number * 1000, number * 1000 + 1000))
+    large = bronze_file(catalog, range(5000, 9000))
+    footers = [pq.read_metadata(catalog.storage / each.path).row_group(0).total_byte_size for each in catalog.files(BRONZE)]
+    monkeypatch.setattr(compact, "UNPACKED_BYTES_MAX", footers[0] * 5 // 2)
+    outcome = compact.compact(catalog, SETTINGS, NOW_NS)
+    assert (outcome.before, outcome.after) == (4, 2)
+    assert sorted(each.rows for each in catalog.files(BRONZE)) == [1000, 2000, 2000, 4000]
+    assert large.path in {each.path for each in catalog.files(BRONZE)}
+
+
+def test_what_cannot_be_put_together_is_noted_and_the_rest_is(catalog: Catalog) -> None:
+    broken = [bronze_file(catalog, range(number, number + 1), topic="broken") for number in range(2)]
+    for number in range(2):
+        bronze_file(catalog, range(number, number + 1), topic="whole")
+    statistics_files(catalog, 2)
+    content = (catalog.storage / broken[1].path).read_bytes()
+    (catalog.storage / broken[1].path).write_bytes(b"nothing")
+    outcome = compact.compact(catalog, SETTINGS, NOW_NS)
+    assert (outcome.before, outcome.after, len(outcome.failed)) == (4, 2, 1)
+    assert "topic=broken" in catalog.notes()[compact.NOTE]
+    assert len(catalog.files(BRONZE, topic="broken")) == 2
+    (catalog.storage / broken[1].path).write_bytes(content)
+    assert compact.compact(catalog, SETTINGS, NOW_NS).failed == []
+    assert catalog.notes() == {}
+
+
+def test_what_could_not_be_written_leaves_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2):
+        bronze_file(catalog, range(number, number + 1))
+
+    def write_half(_: pa.Table, path: Path, **__: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(pq, "write_table", write_half)
+    assert "disk full" in compact.compact(catalog, SETTINGS, NOW_NS).failed[0]
+    assert {str(path.relative_to(catalog.storage)) for path in catalog.storage.rglob("*.parquet")} == catalog.paths()
 
 
 def test_what_was_replaced_stays_for_those_who_read_it(catalog: Catalog) -> None:

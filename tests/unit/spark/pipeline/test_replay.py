@@ -126,6 +126,38 @@ def test_a_replay_that_was_ended_goes_on_behind_what_the_target_has(catalog: Cat
         Cursor(path, "x")
 
 
+def test_an_offset_that_the_archive_has_twice_is_put_back_twice(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FLIGHT_COUNT", 3)
+    bronze_file(catalog, range(4), name="old")
+    bronze_file(catalog, range(4), name="new")
+    bronze_file(catalog, range(2), partition=1)
+    target = Target()
+    assert put_back(catalog, Range(), target).before == 0
+    assert sorted(target.bodies) == sorted([*range(4), *range(4), *range(2)])
+    # Ended after any flight, and by a failure between two of one offset, it goes on without a gap.
+    path = tmp_path / "cursor"
+    parts = Target()
+    while not put_back(catalog, Range(), parts, cursor=Cursor(path, "x"), tick=lambda _: False).is_complete:
+        pass
+    assert sorted(parts.bodies) == sorted(target.bodies)
+
+
+def test_an_offset_is_done_when_all_of_its_messages_are(catalog: Catalog, tmp_path: Path) -> None:
+    bronze_file(catalog, range(2), name="old")
+    bronze_file(catalog, range(2), name="new")
+
+    class Falls(Target):
+        def publish_each(self, messages: Sequence[Outgoing]) -> list[PolyMQError | None]:
+            outcomes: list[PolyMQError | None] = [None] * len(messages)
+            return [*outcomes[:-1], ConnectionLost("gone")]
+
+    with pytest.raises(ConnectionLost):
+        put_back(catalog, Range(), Falls(), cursor=Cursor(tmp_path / "cursor", "x"))
+    target = Target()
+    assert put_back(catalog, Range(), target, cursor=Cursor(tmp_path / "cursor", "x")).before == 2
+    assert target.bodies == [1, 1]
+
+
 def test_what_is_refused_ends_it_or_is_left_out(catalog: Catalog) -> None:
     bronze_file(catalog, range(5))
     refusal = Refusal(RefusalCode.BATCH_TOO_LARGE)
