@@ -98,7 +98,7 @@ def _fields() -> Iterator[str]:
     yield _section(
         "Requeued by PHPMQ",
         f"A message that a client of PHPMQ has put at the end of its queue {_REQUEUES} times (005) is appended anew each time. What is appended is for the queue alone: "
-        "everybody else gets one message. A group that NSQ's channel and PHPMQ's queue share goes on counting its attempts.",
+        "everybody else gets one message. (A copy that lasts longer than the message that it is made of is shown to readers of the log, too; a group that is replayed, and a channel made while its topic is paused, get all copies.) A group that NSQ's channel and PHPMQ's queue share goes on counting its attempts.",
         _requeued,
     )
     yield _section(

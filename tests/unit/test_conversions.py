@@ -50,6 +50,17 @@ def test_what_a_queue_puts_back_goes_out_by_others_once(publisher: str) -> None:
             assert [seen.body for seen in world.read(name)] == [b"%d" % number for number in range(6)], name
 
 
+@pytest.mark.parametrize(("ttl_s", "expected"), [(0, [b"x"]), (50, [b"x"]), (1, [])])
+def test_what_is_put_back_for_longer_is_there_for_who_reads_later(ttl_s: int, expected: list[bytes]) -> None:
+    world = World()
+    world.clock.now_ns = 1_234_567_891
+    PUBLISHERS["PHPMQ"](world, Sample(b"x", ttl_s=4))
+    (seen,) = world.read("PHPMQ")
+    world.say("PHPMQ", phpmq.requeue(world.topic, seen.id, ttl_s=ttl_s))
+    world.wait(5)
+    assert [seen.body for seen in world.read("RocketMQ")] == expected
+
+
 @pytest.mark.parametrize("publisher", sorted(PUBLISHERS))
 def test_every_reader_gets_every_message_once_and_in_order(publisher: str) -> None:
     world = World()

@@ -90,7 +90,7 @@ class Leases(ABC):
         for run in subscription.runs:
             for offset in run.share.window.leased_in(run.first, run.messages, subscription.owner, run.attempts):
                 self.wait(run.share.partition.number << limits.OFFSET_BITS | offset, run.share, foremost=foremost)
-                self._note_attempts(run.share, offset, run.share.window.put_back(offset, deferred=False))
+                self.note_attempts(run.share, offset, run.share.window.put_back(offset, deferred=False))
         subscription.leased = 0
         subscription.runs.clear()
         subscription.touched.clear()
@@ -248,12 +248,12 @@ class Leases(ABC):
         """End a lease that has run out."""
         if share.window.check(offset, subscription.owner):
             return
-        self._note_attempts(share, offset, share.window.put_back(offset, deferred=False))
+        self.note_attempts(share, offset, share.window.put_back(offset, deferred=False))
         subscription.leased -= 1
         self.timeout_count += 1
         self.wait(message_id, share)
 
-    def _note_attempts(self, share: Share, offset: int, attempts: int) -> None:
+    def note_attempts(self, share: Share, offset: int, attempts: int) -> None:
         """Journal how often a message was out that nobody gave back, where that is limited: a crash must not begin anew."""
         if self.policy.max_attempts and not self.ephemeral:
             self._kernel.journal(journal_entries.requeued(self.id, share.partition.number, offset, attempts=attempts, due_ns=0))

@@ -5,11 +5,13 @@ there, whatever happens to the process. If it comes back earlier it is handed ou
 the copy is durable (`Retiring.settle_later`): a crash in between leaves both, never none. What cannot be copied waits again.
 
 To everybody but its group the copy is nothing new: other work groups leave it out, and by its mark (ATTRIBUTE_RENEWED) so does whoever reads
-the log. To its group it is the same message: what it has been tried before is journaled before the copy is written, and goes on counting.
+the log, unless the copy lasts longer than what is shown there. Whoever begins behind that knowledge gets copies as well: a group that is
+replayed, or made while its topic is paused. To its group it is the same message: what it has been tried before is journaled before the copy is written, and goes on counting.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -40,7 +42,12 @@ RENEWALS_MAX: Final = 10_000
 _RENEWALS_END: Final = 100_000
 # What a copy costs beside its bytes, in bytes that could have been copied.
 _COPY_COST_BYTES: Final = 4096
+# Groups that are told to leave a copy out, for what one more such cost.
+_GROUPS_PER_COPY_COST: Final = 16
 _REJECTED: Final = b"rejected"
+# In a copy that readers of the log are not shown: when the message ends that they are shown for it, 0: never.
+_SHOWN: Final = b"shown"
+_NANOSECONDS: Final = struct.Struct("<q")
 
 
 @dataclass(slots=True)
@@ -134,7 +141,9 @@ class Renewing:
                     message = self._read(request.share, request.offset)
                     if message is None:
                         break
-                    self._kernel.copy_room -= len(message.body) + _COPY_COST_BYTES
+                    self._kernel.copy_room -= len(message.body) + _COPY_COST_BYTES * (
+                        1 + len(self._group.topic.groups) // _GROUPS_PER_COPY_COST
+                    )
                     self._copy(request, message)
                 except (Refusal, StoreFull, StoreFailed):
                     pass
@@ -173,15 +182,16 @@ class Renewing:
     def _copy(self, request: _Request, message: Message) -> None:
         """Append what a message becomes; raises Refusal, StoreFull, StoreFailed."""
         topic, share = self._group.topic, request.share
+        is_shown = False
         if request.lifetime_ns is None:
             topic, copy = self._group.retire().letter(share, request.offset, request.attempts, message, _REJECTED)
         else:
             expiry_ns = self._kernel.wall_ns() + request.lifetime_ns if request.lifetime_ns else None
-            copy = replace(message, expiry_ns=expiry_ns)
+            copy, is_shown = _renewed(message, expiry_ns)
         partition = share.partition if topic is self._group.topic else topic.pick()
         log = partition.log
         partition.last_time_ns = now_ns = max(partition.last_time_ns, log.last_time_ns, self._kernel.wall_ns())
-        mark = ATTRIBUTE_RENEWED if topic is self._group.topic else 0
+        mark = ATTRIBUTE_RENEWED if topic is self._group.topic and not is_shown else 0
         request.ticket = log.append_records(encode_message(copy, now_ns), 1, now_ns=now_ns, origin=ORIGIN_NONE, attributes=mark)
         request.log, request.end = log, log.end
         topic.expires = topic.expires or copy.expiry_ns is not None
@@ -233,7 +243,9 @@ class Renewing:
 
     def _take_from_consumer(self, request: _Request, message_id: int, *, is_done: bool) -> None:
         group = self._group
-        request.window.put_back(request.offset, deferred=False)
+        attempts = request.window.put_back(request.offset, deferred=False)
+        if not is_done:
+            group.note_attempts(request.share, request.offset, attempts)
         is_requeue = is_done and request.lifetime_ns is not None
         group.requeue_count += is_requeue
         holder = group.holder(request.owner)
@@ -241,3 +253,16 @@ class Renewing:
             holder.leased -= 1
             holder.requeued += is_requeue
             holder.touched.pop(message_id, None)
+
+
+def _renewed(message: Message, expiry_ns: int | None) -> tuple[Message, bool]:
+    """Give a message another end, and say whether readers of the log are to see it: if it lasts longer than what they see already."""
+    shown_ns = message.expiry_ns
+    for origin, data in message.extras:
+        if origin == ORIGIN_NONE and len(data) == len(_SHOWN) + _NANOSECONDS.size and data.startswith(_SHOWN):
+            shown_ns = _NANOSECONDS.unpack(data[len(_SHOWN) :])[0] or None
+    is_shown = shown_ns is not None and (expiry_ns is None or expiry_ns > shown_ns)
+    extras = tuple(extra for extra in message.extras if extra[0] != ORIGIN_NONE)
+    if not is_shown:
+        extras = (*extras, (ORIGIN_NONE, _SHOWN + _NANOSECONDS.pack(shown_ns or 0)))
+    return replace(message, expiry_ns=expiry_ns, extras=extras), is_shown

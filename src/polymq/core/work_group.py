@@ -524,6 +524,7 @@ class WorkGroup(Leases):
                 continue
             share.window = windows[number]
             share.ahead.recall(share.window)
+            share.pass_left_out()
             for offset, _state, attempts in list(share.window.unsettled()):
                 message_id = number << limits.OFFSET_BITS | offset
                 if message_id in due:

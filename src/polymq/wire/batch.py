@@ -54,7 +54,8 @@ RECORD_OVERHEAD_BYTES: Final = 8
 MAGIC: Final = 0x514D5950
 VERSION: Final = 1
 ATTRIBUTE_PREPARED: Final = 0x01
-# One record that stands in for an earlier one of the same log, for one work group alone: everybody else has that one.
+# One record that stands in for an earlier one of the same log, for one work group alone: everybody else has that one, but for groups that
+# are replayed, or made while the topic is paused, which get both.
 ATTRIBUTE_RENEWED: Final = 0x02
 # Whole batches that nobody is shown who reads the log.
 ATTRIBUTES_PASSED_OVER: Final = ATTRIBUTE_PREPARED | ATTRIBUTE_RENEWED

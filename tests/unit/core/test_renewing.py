@@ -278,6 +278,85 @@ def test_the_copy_says_that_others_have_had_it(single: World) -> None:
     assert letter.attributes == 0
 
 
+def shown(world: World) -> list[int]:
+    """The offsets that readers of the log are shown."""
+    log = log_of(world)
+    return [base for base, _count, at in log.index if not parse_header(log.data, at).attributes]
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "lifetimes", "expected"),
+    [(0, (5, 50, 0), [0]), (10, (5, 5, 10), [0]), (10, (11,), [0, 1]), (10, (0,), [0, 1]), (10, (5, 50, 20, 60), [0, 2, 4])],
+)  # fmt: skip
+def test_readers_of_the_log_see_a_copy_that_lasts_longer(
+    single: World, lifetime: int, lifetimes: tuple[int, ...], expected: list[int]
+) -> None:
+    consumer = single.consume("t", "g", 1)
+    message = Message(b"x", extras=((3, b"e"),), expiry_ns=single.clock.wall_ns() + lifetime * SECOND_NS if lifetime else None)
+    single.session.publish_messages("t", [message], origin=1)
+    single.turn()
+    for each in lifetimes:
+        assert renew(single, inbox(consumer).ids[-1], each)
+        single.turn()
+    assert shown(single) == expected
+    copies = log_of(single).messages()
+    assert [(3, b"e") in each.extras for each in copies] == [True] * (1 + len(lifetimes))
+    assert [len(copies[offset].extras) for offset in expected] == [1] * len(expected)
+
+
+def test_a_copy_for_many_groups_takes_more_of_a_turn(single: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "COPY_ROOM_PER_TURN", 6 * 4096)
+    consumer = out(single, *[b"x"] * 10, credit=10)
+    for number in range(31):
+        single.session.create_group("t", f"g{number}")
+    single.broker.tick()
+    for message_id in list(inbox(consumer).ids):
+        assert renew(single, message_id)
+    assert log_of(single).end == 12  # of three times the cost
+    single.turn()
+    assert log_of(single).end == 20
+
+
+def test_depths_of_other_groups_are_right_after_a_restart(single: World) -> None:
+    consumer = out(single, b"a", b"b", credit=2)
+    other = single.consume("t", "other", 10)
+    for message_id in list(inbox(consumer).ids):
+        assert renew(single, message_id)
+    single.publish("t", b"c", b"d")
+    single.turn()
+    assert [body for body, _ in inbox(other).got] == [b"c", b"d"]
+    single.settle(other, *inbox(other).ids)
+    single.turn()
+    single.publish("t", b"e", b"f")
+    single.session.credit(other, 0)
+    single.store.sync()
+    single.turn()
+    single.restart()
+    (group,) = [group for group in single.view().groups if group.name == "other"]
+    assert group.depth == 2
+    again = single.consume("t", "other", 10)
+    single.turn()
+    assert [body for body, _ in inbox(again).got] == [b"e", b"f"]
+
+
+def test_a_restart_does_not_forget_the_attempts_of_what_is_not_copied(single: World) -> None:
+    consumer = out(single, b"a")
+    single.session.set_group_policy("t", "g", GroupPolicy(max_attempts=1))
+    single.session.requeue(consumer, inbox(consumer).ids[0], delay_ns=SECOND_NS)
+    single.session.set_group_policy("t", "g", GroupPolicy(max_attempts=2))
+    single.wait(2)
+    assert inbox(consumer).got == [(b"a", 1), (b"a", 2)]
+    group = single.broker.catalogue.topics["", "t"].groups["g"]
+    assert renew(single, inbox(consumer).ids[-1])
+    group.paused = True
+    single.broker.tick()
+    single.store.commit()
+    single.restart()
+    again = single.consume("t", "g", 1)
+    single.turn()
+    assert (inbox(again).got, len(log_of(single, "t.g.dead").messages())) == ([], 1)
+
+
 @pytest.mark.parametrize("ordered", [False, True], ids=["queue", "lanes"])
 def test_a_message_that_goes_round_is_tried_as_often_as_its_group_allows(single: World, ordered: bool) -> None:
     consumer = out(single, b"a", b"b")

@@ -81,6 +81,10 @@ class Pings:
         self.rtt_ns = self._heard_ns - before_ns if before_ns else 0
         effects.append(SetTimer(TimerName.HEARTBEAT, self._heard_ns + self._policy.first_ns))
 
+    def now_ns(self) -> int:
+        """Give the monotonic time."""
+        return self._monotonic_ns()
+
     def heard(self) -> int:
         """Note that the peer has said something; gives when that was."""
         self._heard_ns = now_ns = self._monotonic_ns()

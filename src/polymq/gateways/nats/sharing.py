@@ -1,8 +1,8 @@
 """One NATS client's memberships in work groups: it shares their work with NSQ's channels and PHPMQ's queues of the same name.
 
     SUB orders workers 1      a member of the work group `workers` of the topic `orders`, if the settings name `workers`
-    MSG orders 1 5, PING      what the group gives it, and a PING behind each piece
-    PONG                      the client has read the piece: its messages are settled
+    MSG orders 1 5, PING      what the group gives it, and a PING behind each 16 messages at most
+    PONG                      the client has read what stood before: it is settled, and what stands behind is waited for anew
 
 NATS has no acknowledgements, but a client answers each PING in its place, so a PONG says that its library has read all that stood before. What
 is not read when the client leaves goes to another member. What it has read and not handled is gone: nobody is told of that.
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from polymq.core.group import GroupKind
@@ -43,6 +45,13 @@ __all__ = ["PRIVATE", "Memberships", "WorkGroups"]
 
 # Who has not answered for so long has not read it: somebody else gets it.
 _LEASE_NS: Final = 60_000_000_000
+# So slow a library may be for this many messages: there is a PING behind them …
+_MESSAGES_PER_PING: Final = 16
+# … and with each PONG, the leases of so many pieces begin anew that are a while old: 1,024 messages, 2 ms.
+_PIECES_ANEW: Final = 64
+_ANEW_AFTER_NS: Final = _LEASE_NS // 4
+# In all, what a member has may take it so long.
+_LEASE_NS_MAX: Final = _LEASE_NS * NATS_UNREAD_MESSAGES_MAX
 # Answers to questions, and what is between servers: a topic for each would be many, and of no use to anybody.
 PRIVATE: Final = (b"_INBOX.", b"_R_.", b"_GR_.", b"$")
 
@@ -73,10 +82,27 @@ class _Member:
         self.subscription = subscription
         self.left: int | None = None
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has been given all that it asked for."""
+        return self.left is not None and self.left <= 0
+
+
+class _Piece:
+    """Messages that a member has not read: the number of the PING behind them, their ids, when their leases began."""
+
+    __slots__ = ("begun_ns", "ids", "member", "ping")
+
+    def __init__(self, ping: int, member: _Member, ids: array[int], begun_ns: int) -> None:
+        self.ping = ping
+        self.member = member
+        self.ids = ids
+        self.begun_ns = begun_ns
+
 
 _NO_MEMBERS: Final[dict[bytes, _Member]] = {}
 _NO_SUBSCRIPTIONS: Final[dict[Subscription, _Member]] = {}
-_NOTHING_UNREAD: Final[deque[tuple[int, _Member, array[int]]]] = deque()
+_NOTHING_UNREAD: Final[deque[_Piece]] = deque()
 
 
 class Memberships:
@@ -91,7 +117,7 @@ class Memberships:
         self._members = _NO_MEMBERS
         # Also those that have had all they asked for, until that is read.
         self._by_subscription = _NO_SUBSCRIPTIONS
-        # What has not been read: the number of the PING behind it, whose it is, ids.
+        # What has not been read, in the order in which it went out.
         self._unread = _NOTHING_UNREAD
 
     def __len__(self) -> int:
@@ -135,42 +161,67 @@ class Memberships:
             self._part(member)
 
     def deliver(self, delivery: Delivery, outbox: Outbox, *, headers: bool) -> tuple[int, int]:
-        """Write MSG frames, and a PING; gives how many, and the bytes of their payloads."""
+        """Write MSG frames, and PINGs; gives how many frames, and the bytes of their payloads."""
         assert self._groups is not None
         piece = delivery.slice
         member = self._by_subscription[delivery.subscription]
-        count = size_bytes = 0
-        frames: list[bytes] = []
-        for message in read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, piece.count, piece.end):
-            live = self._groups.codec.live(member.subject, message)
-            if live is not None:  # else it is larger than any, and counted
-                payload = live.payload if headers else live.payload[live.header_size :]
-                frames += _frame(member, live, payload, headers=headers)
-                count += 1
-                size_bytes += len(payload)
-        outbox.write(b"".join((*frames, PING)))
+        room = piece.count if member.left is None else max(0, min(piece.count, member.left))
         first_id = piece.partition << OFFSET_BITS | piece.offset
-        self._unread.append((self._pings.mark(), member, array("q", range(first_id, first_id + piece.count))))
+        now_ns = self._pings.now_ns()
+        size_bytes = marked = 0
+        frames: list[bytes] = []
+        messages = read_messages(piece.view, piece.position, piece.batch_left, piece.base_time_ns, piece.count, piece.end)
+        for count, message in enumerate(islice(messages, room), 1):
+            # However large its headers make it: what is left out would be settled as well.
+            live = self._groups.codec.whole(member.subject, message)
+            payload = live.payload if headers else live.payload[live.header_size :]
+            frames += _frame(member, live, payload, headers=headers)
+            size_bytes += len(payload)
+            if count == room or count - marked == _MESSAGES_PER_PING:
+                frames.append(PING)
+                ids = array("q", range(first_id + marked, first_id + count))
+                self._unread.append(_Piece(self._pings.mark(), member, ids, now_ns))
+                marked = count
+        if frames:
+            outbox.write(b"".join(frames))
+        for message_id in range(first_id + room, first_id + piece.count):
+            # Leases have run out since its credit was reckoned, and its library would throw this away.
+            member.session.requeue(member.subscription, message_id, delay_ns=0)
         if member.left is not None:
-            member.left -= piece.count
+            member.left -= room
             self._lend(member)
-        return count, size_bytes
+        return room, size_bytes
 
     def answered(self) -> None:
         """A PONG has come: settle what stood before its PING."""
         unread, number = self._unread, self._pings.answered_count
-        while unread and unread[0][0] <= number:
-            _, member, ids = unread.popleft()
+        while unread and unread[0].ping <= number:
+            piece = unread.popleft()
+            member, ids = piece.member, piece.ids
             if member.subscription.open:
                 with memoryview(ids) as view:
                     member.session.settle(member.subscription, view, 0, len(ids))
                 self._lend(member)
+        if unread:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Let the client have what it comes to next for a minute from now on: it reads, if slowly."""
+        now_ns = self._pings.now_ns()
+        for piece in islice(self._unread, _PIECES_ANEW):
+            member = piece.member
+            if now_ns - piece.begun_ns < _ANEW_AFTER_NS or not member.subscription.open:
+                continue
+            piece.begun_ns = now_ns
+            for message_id in piece.ids:
+                with suppress(Refusal):  # it was too late for this one
+                    member.session.extend(member.subscription, message_id, lease_ns=_LEASE_NS, lease_ns_max=_LEASE_NS_MAX)
 
     def hold(self, *, held: bool) -> None:
         """Take no more for now, or again: the connection's output waits."""
         self._held = held
         for subscription, member in self._by_subscription.items():
-            member.session.hold(subscription, held=held)
+            member.session.hold(subscription, held=held or member.is_spent)
 
     def revise(self, session: Session, rules: LiveRules | None, effects: list[Effect]) -> None:
         """End those that the client may not have any more, or that are of another account, and tell it."""
@@ -190,12 +241,16 @@ class Memberships:
         subscription = member.subscription
         if member.left is None:
             return
-        if member.left <= 0:
-            self._members.pop(member.sid, None)
-            if not subscription.leased:
-                self._part(member)
-                return
-        member.session.credit(subscription, min(NATS_UNREAD_MESSAGES_MAX, subscription.leased + max(0, member.left)))
+        if member.left > 0:
+            member.session.credit(subscription, min(NATS_UNREAD_MESSAGES_MAX, subscription.leased + member.left))
+            return
+        if self._members.get(member.sid) is member:
+            del self._members[member.sid]
+        if subscription.leased:
+            # It gets nothing more, also when its leases run out: the client knows its sid no longer.
+            member.session.hold(subscription, held=True)
+        else:
+            self._part(member)
 
     def _part(self, member: _Member) -> None:
         subscription = member.subscription

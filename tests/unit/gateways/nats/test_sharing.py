@@ -10,10 +10,11 @@ import pytest
 from polymq.core.access import Principal
 from polymq.core.group import GroupKind
 from polymq.core.live_rules import NameRule, PatternRules
+from polymq.gateways.nats import sharing
 from polymq.gateways.nats.logins import NatsUser, UserLogins
 from polymq.gateways.nats.records import NatsCodec
 from polymq.gateways.nats.sharing import WorkGroups
-from polymq.limits import NATS_MEMBERSHIPS_MAX, NATS_UNREAD_MESSAGES_MAX
+from polymq.limits import MESSAGE_SIZE_BYTES_MAX, NATS_MEMBERSHIPS_MAX, NATS_UNREAD_MESSAGES_MAX
 from polymq.wire.batch import Message
 from tests.unit.core.fakes import Inbox
 from tests.unit.gateways.nats.bridge_world import Accounts, BridgeWorld, messages_in
@@ -149,6 +150,82 @@ def test_a_maximum_is_kept(world: WorkWorld) -> None:
     assert talk.say(b"UNSUB 1 2\r\n") == b""
     group = world.group()
     assert (group.consumer_count, group.depth) == (0, 2)
+
+
+def test_who_has_had_its_maximum_and_does_not_answer_is_given_nothing_more(world: WorkWorld) -> None:
+    talk = world.member(b"SUB orders workers 1\r\nUNSUB 1 3\r\n")
+    world.publish(*[b"%d" % number for number in range(5)])
+    assert len(bodies(talk.hear())) == 3
+    talk.client.full([])
+    talk.client.writable([])
+    world.wait(61)
+    assert bodies(talk.hear()) == []
+    assert (world.group().leased, world.group().depth) == (0, 5)
+    assert bodies(talk.say(b"SUB orders workers 1\r\n")) == [b"3", b"4", b"0", b"1", b"2"]
+    talk.say(b"PONG\r\n" * 10)
+    group = world.group()
+    assert (group.leased, group.depth, group.consumer_count) == (0, 0, 1)
+
+
+def test_a_maximum_is_kept_when_leases_have_run_out_since(world: WorkWorld) -> None:
+    talk = world.member(b"SUB orders workers 1\r\nUNSUB 1 3\r\n")
+    world.publish(b"0", b"1")
+    assert bodies(talk.hear()) == [b"0", b"1"]
+    world.wait(61)
+    world.publish(*[b"%d" % number for number in range(2, 9)])
+    again = talk.hear()
+    assert len(bodies(again)) == 1
+    other = bodies(world.connect(QUIET).say(b"SUB orders workers 1\r\n"))
+    assert sorted(other + bodies(again)) == [b"%d" % number for number in range(9)]
+    assert bodies(talk.hear()) == []
+
+
+def test_a_slow_library_that_answers_gets_each_message_once(world: WorkWorld) -> None:
+    slow = world.member()
+    sent = [b"%d" % number for number in range(200)]
+    world.publish(*sent)
+    other = world.member()
+    said, got = b"", []
+    for _ in range(1000):
+        said += slow.hear()
+        if not said:
+            break
+        line, _, said = said.partition(b"\r\n")
+        if line == b"PING":
+            said += slow.say(b"PONG\r\n")
+            continue
+        body, _, said = said.partition(b"\r\n")
+        got.append(body)
+        world.wait(1)
+    assert got == sent
+    assert bodies(other.hear()) == []
+    group = world.group()
+    assert (group.leased, group.depth, group.timeout_count) == (0, 0, 0)
+
+
+def test_pieces_are_waited_for_anew_some_at_a_time(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sharing._PIECES_ANEW * sharing._MESSAGES_PER_PING >= NATS_UNREAD_MESSAGES_MAX
+    monkeypatch.setattr(sharing, "_PIECES_ANEW", 1)
+    talk = world.member()
+    world.publish(*[b"x"] * 48)
+    assert len(PINGS.findall(talk.hear())) == 3
+    world.wait(50)
+    talk.say(b"PONG\r\n")
+    world.member(b"SUB live 1\r\n")
+    talk.client.full([])
+    world.wait(11)
+    assert (world.group().leased, world.group().depth) == (16, 16)
+
+
+def test_what_headers_make_larger_than_any_is_not_settled_unseen(world: WorkWorld) -> None:
+    talk = world.member()
+    message = Message(b"x" * (MESSAGE_SIZE_BYTES_MAX - 10), headers=((b"name", b"a value"),))
+    world.core.session.publish_messages("orders", [message], origin=1)
+    world.settle()
+    assert bodies(talk.hear()) == [message.body]
+    assert talk.client.out_message_count == 1
+    talk.say(b"PONG\r\n")
+    assert world.group().leased == 0
 
 
 def test_a_maximum_of_who_has_read_some(world: WorkWorld) -> None:
