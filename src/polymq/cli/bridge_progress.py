@@ -85,6 +85,6 @@ def _exceptions(tally: Tally) -> list[tuple[int, str, str]]:
         (tally.skipped, "refused", "refused and left out"),
         (tally.expired, "expired", "expired on the way"),
         (tally.gone, "gone", "gone before they were read"),
-        (tally.again, "sent again", "sent again, which may be there twice"),
+        (tally.again, "sent again", "sent again, which may be there several times"),
     )
     return [each for each in named if each[0]]

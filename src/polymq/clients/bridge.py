@@ -4,7 +4,8 @@
 
 One task reads while the other sends; what is read and not sent is bounded in number and size, and the reader waits at that. A
 flight is everything that is held, sent as one; the next begins when all of it is acknowledged, so the order stays as it was. When the
-connection is lost, what was not acknowledged is sent again, from the first such message on: twice at worst, never not at all.
+connection is lost, what was not acknowledged is sent again, from the first such message on: once more for each loss, never not at all. A target
+that looks for the message that its server refuses sends others again as well (`repeated`).
 
 Nothing here knows protocols, files or terminals. Read next: `bridge_ends.py`, `bridge_log.py`, `bridge_groups.py`.
 """

@@ -47,7 +47,7 @@ class Tally:
     skipped:   refused by the target, and left out because that was wanted
     expired:   not moved because its time was over
     gone:      removed from the source by its retention before it could be read
-    again:     sent once more, or more often, because nobody knew whether the target had them
+    again:     sent once more, or more often, because nobody knew whether the target had them; each message counts once
     dropped:   what the target cannot carry: field → how often
     """
 

@@ -136,7 +136,7 @@ class Broker:
     async def publish_each(self, messages: Sequence[Outgoing], repeated: set[int] | None = None) -> list[PolyMQError | None]:
         """Publish messages together, as `publish_many` does, and say of each what went wrong: None when the server has it.
 
-        `repeated` gets the places of those that were sent more than once, to find out which of them the server refuses: they may be there twice.
+        `repeated` gets the places of those that were sent more than once, to find out which of them the server refuses: they may be there several times.
         """
         self._check_open()
         outcomes: list[PolyMQError | None] = []

@@ -187,7 +187,7 @@ class Link(Protocol):
     async def publish_each(self, messages: Sequence[Outgoing], repeated: set[int]) -> list[PolyMQError | None]:
         """Publish messages that have been checked, together and in their order; says of each what went wrong, None when the server has it.
 
-        `repeated` gets the places of those that were sent more than once on the way, so that they may be there twice.
+        `repeated` gets the places of those that were sent more than once on the way, so that they may be there several times.
         """
 
     def source(self, topic: str, group: str, window: int, begin: Begin, *, holds: bool) -> Source:

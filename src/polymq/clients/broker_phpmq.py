@@ -25,6 +25,8 @@ _UNWANTED: Final = LocalProtocolError(
 )
 # A message that the server closes the connection at is tried so many times more: it may have been a restart.
 _ATTEMPTS_MORE: Final = 2
+# Into how many parts a piece is cut that has such a message somewhere. With many, few pieces are around it, and so few copies of its neighbours.
+_PARTS: Final = 16
 # What is handed to the connection as one piece.
 _RUN_MESSAGES_MAX: Final = 1000
 _RUN_SIZE_BYTES_MAX: Final = 1 << 20
@@ -127,13 +129,14 @@ class PhpmqLink:
     async def publish_each(self, messages: Sequence[Outgoing], repeated: set[int]) -> list[PolyMQError | None]:
         """Send them over a connection of their own, and have the server confirm them (`PhpmqProducer.confirm`).
 
-        A server that does not want a message closes the connection, and says nothing. Then halves are sent, in order, until it is known which
-        one it is: what stood before it in the same piece is there twice.
+        A server that does not want a message closes the connection, and says nothing. Then 16ths are sent, in order, and 16ths of the one that it
+        closes at, until it is known which message it is. What stood before it in each of these pieces is there once more for it: most of it
+        twice, and its neighbours as often as there were pieces around them, at most three times among 256 and five times among 20,000.
         """
         return await self._sort_out(messages, range(len(messages)), repeated)
 
     async def _sort_out(self, messages: Sequence[Outgoing], places: range, repeated: set[int]) -> list[PolyMQError | None]:
-        """Send what has these places, in halves if need be."""
+        """Send what has these places, in parts if need be."""
         some = messages[places.start : places.stop]
         outcomes = await self._fly(some)
         if not any(isinstance(each, ConnectionLost) for each in outcomes):
@@ -148,14 +151,18 @@ class PhpmqLink:
                 if not isinstance(outcomes[0], ConnectionLost):
                     return outcomes
             return [_UNWANTED]
-        half = len(some) // 2
-        repeated.update(places[:half])
-        first = await self._sort_out(messages, places[:half], repeated)
-        lost = next((each for each in first if isinstance(each, TransportError)), None)
-        if lost is not None:
-            return first + [lost] * (len(some) - half)
-        repeated.update(places[half:])
-        return first + await self._sort_out(messages, places[half:], repeated)
+        size = -(-len(some) // _PARTS)
+        outcomes = []
+        while len(outcomes) < len(some):
+            part = places[len(outcomes) : len(outcomes) + size]
+            repeated.update(part)
+            found = await self._sort_out(messages, part, repeated)
+            outcomes += found
+            lost = next((each for each in found if isinstance(each, TransportError)), None)
+            if lost is not None:
+                # What is behind it is not sent: it would be there before it.
+                return outcomes + [lost] * (len(some) - len(outcomes))
+        return outcomes
 
     async def _takes_others(self) -> bool:
         """Whether the server takes a message of ours."""

@@ -7,6 +7,8 @@ connection of it says how data are read, and who waits for what. Read next: `nsq
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from typing import TYPE_CHECKING, Final
 
 from polymq.errors import ConnectionLost
@@ -14,10 +16,28 @@ from polymq.errors import ConnectionLost
 if TYPE_CHECKING:
     from polymq.errors import PolyMQError
 
-__all__ = ["ClientConnection"]
+__all__ = ["ClientConnection", "notice_vanished"]
 
 # Written and not yet taken by the socket; who has to wait for room does so above it.
 _WRITE_BUFFER_SIZE_BYTES_HIGH: Final = 1024 * 1024
+
+# A server whose machine has vanished is noticed within two minutes, also by who only listens. Where the system has a name for it.
+_KEPT_ALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 120_000))
+
+
+def notice_vanished(transport: asyncio.BaseTransport) -> None:
+    """Have the system end a connection whose peer has vanished: one of TCP, no other.
+
+    So ends one, too, whose peer takes nothing of what was written for two minutes.
+    """
+    connected = transport.get_extra_info("socket")
+    if connected is None or connected.family not in {socket.AF_INET, socket.AF_INET6}:
+        return
+    with contextlib.suppress(OSError):  # it has ended already
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEPT_ALIVE:
+            if hasattr(socket, name):
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class ClientConnection(asyncio.Protocol):
@@ -36,9 +56,10 @@ class ClientConnection(asyncio.Protocol):
     # --- Called by asyncio --------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Keep the transport, and notice when nobody is behind it any more."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        notice_vanished(transport)
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_SIZE_BYTES_HIGH)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -7,8 +7,9 @@
         async for message in subscriber:
             work_on(message.subject, message.body)
 
-`publish` returns when the server has answered a PING behind the message. Both find their server again when they lose it. For requests, JetStream
-and clusters there is nats-py. Read next: `protocols/nats/frames.py`.
+`publish` returns when the server has answered a PING behind the message. Both find their server again when they lose it, also when it falls silent
+while they begin, or sends what is not NATS. That a machine has vanished is noticed by the system's keep-alive (`notice_vanished`), not by PINGs of ours.
+For requests, JetStream and clusters there is nats-py. Read next: `protocols/nats/frames.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from polymq.clients.backoff import Backoff
+from polymq.clients.connection import notice_vanished
 from polymq.clients.nsq_opening import check_address
 from polymq.errors import (
     ConnectFailed,
@@ -53,6 +55,8 @@ NEIGHBOURS_MAX: Final = 16
 # What is answered before more is sent.
 _RUN_MESSAGES_MAX: Final = 1000
 _RUN_SIZE_BYTES_MAX: Final = 1 << 20
+# How polymq says that it has handed a message on but not stored it, and why: in the words of a RefusalCode.
+_NOT_STORED: Final = "not stored: "
 _NOT_ALLOWED: Final = ("permissions violation", "authorization", "user authentication")
 
 
@@ -92,6 +96,7 @@ class _Connection:
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except OSError as error:
             raise ConnectFailed(f"{address}: {error}") from error
+        notice_vanished(writer.transport)
         made = cls(reader, writer)
         try:
             await made._introduce(host.strip("[]"), options)
@@ -147,7 +152,7 @@ class _Connection:
             waiting.cancel()
 
     async def frame(self) -> frames.Frame:
-        """Read the next frame; raises ConnectionLost, RemoteProtocolError."""
+        """Read the next frame; raises ConnectionLost, and RemoteProtocolError where the server has never spoken NATS."""
         while not self._pending:
             try:
                 data = await self._reader.read(_READ_SIZE_BYTES)
@@ -155,7 +160,12 @@ class _Connection:
                 raise ConnectionLost(f"the connection ended: {error}") from error
             if not data:
                 raise ConnectionLost("the server closed the connection")
-            self._pending.extend(self._frames.feed(data))
+            try:
+                self._pending.extend(self._frames.feed(data))
+            except RemoteProtocolError as error:
+                if not self.info:
+                    raise
+                raise ConnectionLost(f"the server sent what is not NATS: {error}") from error
         return self._pending.popleft()
 
     async def run(self, deliver: Callable[[Delivered], Any]) -> None:
@@ -281,7 +291,7 @@ class _Client:
         try:
             reading = asyncio.ensure_future(connection.run(self._deliver))
             try:
-                await self._begin(connection)
+                await self._begin_in_time(connection)
                 self._connection = connection
                 self._backoff.succeeded()
                 self._ready.set()
@@ -303,6 +313,16 @@ class _Client:
             self._connection = None
             self._ready.clear()
         connection.abort(ConnectionLost("the server has not answered in time"))
+
+    async def _begin_in_time(self, connection: _Connection) -> None:
+        """Begin, or have done with a server that has fallen silent; raises what makes it impossible."""
+        try:
+            async with asyncio.timeout(self.options.deadline_seconds):
+                await self._begin(connection)
+        except TimeoutError as error:
+            silent = ConnectFailed(f"{self.address}: the server has fallen silent")
+            connection.abort(silent)
+            raise silent from error
 
     async def _begin(self, connection: _Connection) -> None:
         """Say what is said first on each connection."""
@@ -441,27 +461,32 @@ class NatsSubscriber(_Client):
         if waiting_max < 1:
             raise LocalProtocolError(f"waiting_max is {waiting_max}; it must be at least 1")
         self._command = frames.subscribe(subject, "1", queue)
-        self._waiting: asyncio.Queue[Delivered | None] = asyncio.Queue(waiting_max)
+        self._waiting: deque[Delivered] = deque()
+        self._waiting_max = waiting_max
+        self._arrived = asyncio.Event()  # something waits, or there will be no more
+        self._has_room = asyncio.Event()
+        self._is_over = False
 
     async def __aiter__(self) -> AsyncIterator[Delivered]:
         """Give messages until closed; raises Refusal when the server does not let us in any more."""
         while not self._closed:
-            message = await self._waiting.get()
-            if message is None:
+            if self._waiting:
+                message = self._waiting.popleft()
+                self._has_room.set()
+                yield message
+            elif self._is_over:
                 if self._refused is not None:
                     raise self._refused
                 return
-            yield message
+            else:
+                self._arrived.clear()
+                await self._arrived.wait()
 
     def waiting(self) -> list[Delivered]:
         """Take what would be given next without waiting."""
-        found: list[Delivered] = []
-        while not self._waiting.empty():
-            message = self._waiting.get_nowait()
-            if message is None:
-                self._waiting.put_nowait(None)  # the end is for who comes next
-                break
-            found.append(message)
+        found = list(self._waiting)
+        self._waiting.clear()
+        self._has_room.set()
         return found
 
     async def close(self) -> None:
@@ -473,15 +498,22 @@ class NatsSubscriber(_Client):
         await connection.acted_on(self._command)
 
     async def _deliver(self, message: Delivered) -> None:
-        await self._waiting.put(message)
+        while len(self._waiting) >= self._waiting_max:
+            self._has_room.clear()
+            await self._has_room.wait()
+        self._waiting.append(message)
+        self._arrived.set()
 
     def _ended(self) -> None:
-        while self._waiting.full():
-            self._waiting.get_nowait()
-        self._waiting.put_nowait(None)
+        self._is_over = True
+        self._arrived.set()
 
 
 def _refused(text: str) -> PolyMQError:
     if text.lower().startswith(_NOT_ALLOWED):
+        _, not_stored, reason = text.partition(_NOT_STORED)
+        if not_stored:
+            # With a reason that is not known here it may do better later as well.
+            return Refusal(next((code for code in RefusalCode if code.value == reason), RefusalCode.STORE_FULL), text)
         return Refusal(RefusalCode.FORBIDDEN, text)
     return ConnectionLost(f"the server says: {text}")

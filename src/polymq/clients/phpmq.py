@@ -42,10 +42,13 @@ _log: Final = logging.getLogger(__name__)
 _DEFAULTS: Final = PhpmqOptions()
 # Where `confirm` sends its messages, and gets them back; those of others are given back when its connection ends.
 CONFIRM_QUEUE: Final = b"polymq.confirm"
-_CONFIRM_WINDOW: Final = 100
 # Whoever has not got its message back by now is not there any more: in the newer dialect it ends by itself, in the older one others take it away.
 _CONFIRM_TTL_SECONDS: Final = 60
-_CONFIRM_STALE_SECONDS: Final = 3600
+_CONFIRM_STALE_SECONDS: Final = 3600  # clocks of machines may differ, and who loses its message sends everything again
+# What was abandoned and is not stale yet is in the window, and there has to be room behind it: who abandons one has waited for its deadline, 10 s
+# where nobody says otherwise, so 27 clients may do nothing else for that hour.
+_CONFIRM_WINDOW: Final = 10_000
+_TIME_DIGITS_MAX: Final = 12
 
 
 class PhpmqProducer:
@@ -162,12 +165,17 @@ class PhpmqProducer:
 def _look_for(token: bytes, connection: PhpmqConnection, came: asyncio.Future[None], message: frames.WireMessage) -> None:
     """Take a message of `confirm`, and those that nobody waits for any more."""
     is_own = message.content == token
-    words = message.content.split(b" ")
-    sent_at = int(words[1]) if len(words) == len(token.split(b" ")) and words[1].isdigit() else 0
-    if is_own or time.time() - sent_at > _CONFIRM_STALE_SECONDS:
+    if is_own or abs(time.time() - _sent_at(message.content)) > _CONFIRM_STALE_SECONDS:
         connection.send(frames.acknowledge(CONFIRM_QUEUE, [message.id]))
     if is_own and not came.done():
         came.set_result(None)
+
+
+def _sent_at(content: bytes) -> int:
+    """Read when a message of `confirm` was sent, in seconds since 1970; of anything else, long ago."""
+    words = content.split(b" ", 3)
+    is_token = len(words) == 3 and words[1].isdigit() and len(words[1]) <= _TIME_DIGITS_MAX
+    return int(words[1]) if is_token else 0
 
 
 class PhpmqConsumer:

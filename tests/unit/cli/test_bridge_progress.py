@@ -74,5 +74,5 @@ def test_a_summary_names_what_is_not_as_it_was() -> None:
     assert Progress(tally, lambda: None, Clock()).line() == "moved 4 · 0/s · 1 refused · 2 expired · 3 gone · 5 sent again"
     assert summary(tally, 2.0) == (
         "moved 4 messages in 2.0 s, 2/s; 1 refused and left out; 2 expired on the way; 3 gone before they were read;"
-        " 5 sent again, which may be there twice; not carried by the target's protocol: 1 × header, 2 × key"
+        " 5 sent again, which may be there several times; not carried by the target's protocol: 1 × header, 2 × key"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from polymq.clients import broker_phpmq
 from polymq.clients.broker_address import parse_address
 from polymq.clients.broker_messages import Outgoing
 from polymq.clients.broker_phpmq import _Settling, link
-from polymq.clients.phpmq import CONFIRM_QUEUE, PhpmqOptions, PhpmqProducer
+from polymq.clients.phpmq import _CONFIRM_WINDOW, CONFIRM_QUEUE, PhpmqOptions, PhpmqProducer
 from polymq.errors import ConnectionLost, DeadlineExceeded, LocalProtocolError, TransportError
 from polymq.protocols.phpmq import frames
 from tests.unit.clients.phpmq_server import Server, dispatch
@@ -37,7 +38,7 @@ class Confirming(Server):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         heard = b""
-        asked = frames.consume(CONFIRM_QUEUE, 100)
+        asked = frames.consume(CONFIRM_QUEUE, _CONFIRM_WINDOW)
         while data := await reader.read(1 << 16):
             heard += data
             self.received += data
@@ -46,7 +47,8 @@ class Confirming(Server):
                 break
             if asked in heard and asked not in heard[: -len(data)]:
                 (token,) = TOKEN.findall(heard)
-                writer.write(b"".join(dispatch(each, number, queue=CONFIRM_QUEUE) for number, each in enumerate((*self.strangers, token))))
+                given = (*self.strangers, token)[:_CONFIRM_WINDOW]
+                writer.write(b"".join(dispatch(each, number, queue=CONFIRM_QUEUE) for number, each in enumerate(given)))
         before = heard.split(self.unwanted)[0] if self.unwanted else heard
         self.taken += re.findall(rb"m[0-9]+m", b"" if self.takes_nothing else before)
         writer.close()
@@ -79,10 +81,25 @@ def test_a_message_that_a_server_does_not_want_is_found_and_the_others_are_there
     repeated: set[int] = set()
     outcomes = publish(server, messages, repeated)
     assert [type(outcome) for outcome in outcomes] == [LocalProtocolError if number == bad else type(None) for number in range(10)]
-    # In the order in which they were sent, some of them twice.
+    # All are there, some of them more than once.
     assert list(dict.fromkeys(sorted(server.taken))) == [b"m%dm" % number for number in range(10) if number != bad]
     assert {number for number in range(10) if server.taken.count(b"m%dm" % number) > 1} <= repeated
     assert bad in repeated
+
+
+@pytest.mark.parametrize("bad", [0, 100, 255])
+def test_one_message_that_is_refused_does_not_multiply_the_others(tmp_path: Path, bad: int) -> None:
+    messages = outgoing(256)
+    messages[bad] = Outgoing("q", b"BAD")
+    server = Confirming(tmp_path, unwanted=b"BAD")
+    outcomes = publish(server, messages)
+    assert [number for number, outcome in enumerate(outcomes) if outcome is not None] == [bad]
+    copies = Counter(server.taken)
+    assert len(copies) == 255
+    assert max(copies.values()) <= 3
+    assert copies.total() <= 2.2 * 255
+    # First arrivals are in order.
+    assert list(copies) == [b"m%dm" % number for number in range(256) if number != bad]
 
 
 def test_a_server_that_is_lost_has_been_sent_nothing_twice(tmp_path: Path) -> None:
@@ -154,6 +171,19 @@ def test_of_others_confirmations_only_those_of_long_ago_are_taken_away(tmp_path:
     assert publish(server, outgoing(1)) == [None]
     acknowledged = [number for number in range(4) if b"%032d" % number in server.received]
     assert acknowledged == [0, 2, 3]
+
+
+def test_what_cannot_be_a_time_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 10_000.0)
+    server = Confirming(tmp_path, strangers=(b"polymq " + b"9" * 400 + b" x", b"polymq 999999999999 x", b"polymq 9999 x"))
+    assert publish(server, outgoing(1)) == [None]
+    assert [number for number in range(4) if b"%032d" % number in server.received] == [0, 1, 3]
+
+
+def test_what_others_have_abandoned_leaves_room_for_a_confirmation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 10_000.0)
+    server = Confirming(tmp_path, strangers=(b"polymq 9999 x",) * 1_000)
+    assert publish(server, outgoing(1)) == [None]
 
 
 @pytest.mark.parametrize(("ttl", "passed", "said"), [(0, 50, ("requeue", 0)), (10, 3.5, ("requeue", 6)), (2, 1.5, "settle")])

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING
 
-from polymq.clients.connection import ClientConnection
+from polymq.clients.connection import ClientConnection, notice_vanished
 from polymq.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -154,5 +155,33 @@ def test_who_waits_for_room_goes_on_when_there_is_some_or_never_will_be() -> Non
             else:
                 connection.resume_writing()
             await waiting
+
+    run(story())
+
+
+def test_the_system_notices_a_machine_that_has_vanished() -> None:
+    async def story() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp:
+            wire = Wire(Marked())
+            wire._extra = {"socket": tcp}  # type: ignore[attr-defined]
+            Marked().connection_made(wire)
+            assert tcp.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            set_to = [tcp.getsockopt(socket.IPPROTO_TCP, each) for each in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)]
+            assert set_to == [60, 15, 4]
+            assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 120_000
+        Marked().connection_made(wire)  # one that has ended already is no trouble
+
+    run(story())
+
+
+def test_other_than_tcp_is_left_alone() -> None:
+    class Local:
+        family = socket.AF_UNIX
+
+    async def story() -> None:
+        notice_vanished(Wire(Marked()))
+        wire = Wire(Marked())
+        wire._extra = {"socket": Local()}  # type: ignore[attr-defined]
+        notice_vanished(wire)  # setting anything would raise
 
     run(story())
