@@ -223,7 +223,7 @@ class CrashWorld:
         self.witness.copies.check_all([each for each in partitions if each[0] in copied])
         for (topic, number, records), (*_, shown) in zip(partitions, self._broker.read_partitions(shown=True), strict=True):
             if topic == _TASKS.name:
-                self.witness.copies.check_shown(topic, number, records, shown)
+                self.witness.copies.check_shown(topic, number, records, shown, self.witness.windows.shown_max)
 
     @property
     def topics(self) -> tuple[TopicPlan, ...]:

@@ -109,4 +109,4 @@ class Others:
         for plan in self._options.queues:
             shown = dict(read_partitions(session, [plan.name], turn, shown=True)) if session.topic(plan.name) is not None else {}
             for number, records in ((number, records) for topic, number, records in found if topic == plan.name):
-                self._witness.copies.check_shown(plan.name, number, records, shown[number])
+                self._witness.copies.check_shown(plan.name, number, records, shown[number], self._witness.windows.shown_max)

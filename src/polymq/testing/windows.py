@@ -79,6 +79,11 @@ class Windows:
         ends_ns = self._ledger.clock.wall_ns() + lifetime_s * _SECOND_NS if lifetime_s else 0
         self._lifetimes.setdefault(serial, []).append((lifetime_s, ends_ns))
 
+    def shown_max(self, serial: int) -> int:
+        """How often readers of the queue's log may be shown a message: once more each time that it may have been put back to live longer."""
+        lifetimes = self._lifetimes.get(serial, ())
+        return len(lifetimes) if lifetimes and lifetimes[0][1] else 1
+
     def consumes(self, name: str, queue: str, size: int) -> Window:
         """A new connection sends 002."""
         return Window(queue, name, size, self._ledger.life)

@@ -193,3 +193,10 @@ def test_a_loss_of_power_takes_only_what_was_not_synced(stage: Stage) -> None:
     stage.dispatch(second, 2)
     with pytest.raises(PromiseBrokenError, match="message 1 of q was settled"):
         stage.dispatch(second, 1)
+
+
+@pytest.mark.parametrize(("given", "most"), [((), 1), ((0, 60), 1), ((60,), 1), ((60, 2, 3600), 3)])
+def test_who_puts_back_for_longer_has_it_shown_again(stage: Stage, given: tuple[int, ...], most: int) -> None:
+    for lifetime_s in given:
+        stage.windows.lives(1, lifetime_s)
+    assert stage.windows.shown_max(1) == most
