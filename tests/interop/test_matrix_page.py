@@ -25,10 +25,11 @@ COUNTED = {"nsq": "1, then 2", "rocketmq": "0, then 1"}
 
 
 def section(title: str) -> list[dict[str, str]]:
-    """The rows of a section's table, by the heads of its columns; cells without the marks of code."""
+    """The rows of a section's last table, by the heads of its columns; cells without the marks of code."""
     text = PAGE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     assert text, f"there is no section {title}"
-    lines = [[cell.strip().replace("`", "") for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    table = [part for part in text.split("\n\n") if part.startswith("|")][-1]
+    lines = [[cell.strip().replace("`", "") for cell in line.strip("|").split("|")] for line in table.splitlines()]
     heads, _, *rows = lines
     return [dict(zip(heads, row, strict=True)) for row in rows]
 
