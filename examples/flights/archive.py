@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -10,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import polymq
+from polymq.spark.pipeline.session import error_output_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -61,21 +59,6 @@ def start_spark(folder: Path) -> SparkSession:
         builder = builder.config(name, value)
     with error_output_to(folder / "spark.log"):
         return builder.getOrCreate()
-
-
-@contextlib.contextmanager
-def error_output_to(path: Path) -> Iterator[None]:
-    """Let processes that are started meanwhile write their errors to a file, as long as they live."""
-    sys.stderr.flush()
-    before = os.dup(2)
-    with path.open("ab") as words:
-        os.dup2(words.fileno(), 2)
-    try:
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(before, 2)
-        os.close(before)
 
 
 def flights_of(records: DataFrame) -> DataFrame:

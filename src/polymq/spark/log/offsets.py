@@ -13,15 +13,12 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from polymq.errors import PolyMQError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from polymq.clients.log import PartitionInfo, TopicInfo
 
 __all__ = [
-    "DataLoss",
     "Place",
     "Position",
     "Positions",
@@ -37,10 +34,6 @@ __all__ = [
     "resume",
     "split",
 ]
-
-
-class DataLoss(PolyMQError):
-    """Records that the query was to read are no longer there, or were replaced by others under the same offsets."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -14,7 +14,7 @@ from polymq.errors import ConfigError, ConnectFailed
 from polymq.spark.log import offsets
 from polymq.spark.log.nodes import Nodes
 from polymq.spark.log.offsets import Place, Position, Positions, Range
-from polymq.spark.log.reading import report_loss
+from polymq.spark.losses import report_loss
 from polymq.spark.option_values import EARLIEST, LATEST
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ the broker may have been restarted in between.
 from __future__ import annotations
 
 import time
-import warnings
 from typing import TYPE_CHECKING, Final
 
 from polymq.clients.log import LogClient, OffsetOutOfRange
-from polymq.errors import DeadlineExceeded, Refusal, RefusalCode, RemoteProtocolError
+from polymq.errors import Refusal, RefusalCode, RemoteProtocolError
 from polymq.spark.log.arrow import record_batch
-from polymq.spark.log.offsets import DataLoss, Position, resume
+from polymq.spark.log.offsets import Position, resume
+from polymq.spark.losses import Patience, report_loss
 from polymq.wire.records import columns
 
 if TYPE_CHECKING:
@@ -26,11 +26,7 @@ if TYPE_CHECKING:
     from polymq.spark.log.offsets import Range
     from polymq.spark.log.options import Options
 
-__all__ = ["client_of", "read_range", "report_loss"]
-
-# Records that may not be read yet are asked for again after this, then after twice as long, and so on up to the largest.
-_PAUSE_SECONDS_FIRST: Final = 0.05
-_PAUSE_SECONDS_MAX: Final = 1.0
+__all__ = ["client_of", "read_range"]
 
 # Of several nodes, one that neither answers nor refuses costs so much of the driver's time whenever it is asked.
 _TIMEOUT_SECONDS: Final = 30.0
@@ -48,13 +44,6 @@ def client_of(options: Options, address: str, *, planning: bool = False) -> LogC
     if key not in _clients:
         _clients[key] = LogClient(address, secret=options.secret, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds)
     return _clients[key]
-
-
-def report_loss(text: str, options: Options) -> None:
-    """Fail for lost records, or warn if the query is to go on."""
-    if options.fail_on_data_loss:
-        raise DataLoss(f"{text}. Some records cannot be read any more; set failOnDataLoss to false to go on without them.")
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def read_range(
@@ -75,7 +64,7 @@ def read_range(
     """
     place = wanted.place
     at = wanted.start
-    patience = _Patience(options.retry_seconds, sleep, monotonic)
+    patience = Patience(options.retry_seconds, sleep, monotonic)
     while at < wanted.end:
         chunk = _fetch(client, wanted, at, options)
         if chunk is None:
@@ -97,31 +86,6 @@ def read_range(
         if end < wanted.end:
             return
         at = after
-
-
-class _Patience:
-    """Pauses between attempts that double from one to the next, until the time for them is over."""
-
-    def __init__(self, seconds: float, sleep: Callable[[float], None], monotonic: Callable[[], float]) -> None:
-        self._seconds = seconds
-        self._sleep = sleep
-        self._monotonic = monotonic
-        self.renew()
-
-    def renew(self) -> None:
-        """Begin anew: there was progress."""
-        self._pause = _PAUSE_SECONDS_FIRST
-        self._deadline: float | None = None
-
-    def pause(self, text: str) -> None:
-        """Sleep; raises DeadlineExceeded with `text` instead when the time is over."""
-        now = self._monotonic()
-        if self._deadline is None:
-            self._deadline = now + self._seconds
-        if now + self._pause > self._deadline:
-            raise DeadlineExceeded(f"{text}, after {self._seconds:g} s")
-        self._sleep(self._pause)
-        self._pause = min(self._pause * 2, _PAUSE_SECONDS_MAX)
 
 
 def _fetch(client: LogClient, wanted: Range, at: int, options: Options) -> Chunk | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from polymq.spark.pipeline.config import PipelineConfig
 
-__all__ = ["NEEDED", "settings", "start"]
+__all__ = ["NEEDED", "error_output_to", "settings", "start"]
 
 # Without these the tables would not be what they are documented to be.
 NEEDED: Final = {
@@ -65,12 +65,12 @@ def start(config: PipelineConfig) -> SparkSession:
     for name, value in settings(config).items():
         builder = builder.config(name, value)
     config.storage.mkdir(parents=True, exist_ok=True)
-    with _error_output_to(config.storage / "spark.log"):
+    with error_output_to(config.storage / "spark.log"):
         return builder.getOrCreate()
 
 
 @contextlib.contextmanager
-def _error_output_to(path: Path) -> Iterator[None]:
+def error_output_to(path: Path) -> Iterator[None]:
     """Let processes that are started meanwhile write their errors to a file, as long as they live."""
     sys.stderr.flush()
     before = os.dup(2)

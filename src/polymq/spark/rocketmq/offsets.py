@@ -12,17 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from polymq.clients.rocketmq_queues import Extent, MessageQueue
 from polymq.clients.rocketmq_routes import queue_order
-from polymq.errors import PolyMQError
 from polymq.spark import shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["DataLoss", "Position", "Positions", "Range", "decode", "encode", "limit", "name_of", "numbered", "resume", "split"]
-
-
-class DataLoss(PolyMQError):
-    """Messages that the query was to read are no longer there."""
+__all__ = ["Position", "Positions", "Range", "decode", "encode", "limit", "name_of", "numbered", "resume", "split"]
 
 
 @dataclass(frozen=True, slots=True)

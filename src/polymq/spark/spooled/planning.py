@@ -11,7 +11,8 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from polymq.errors import ConfigError, PolyMQError, StoreFailed
+from polymq.errors import ConfigError, StoreFailed
+from polymq.spark.losses import DataLoss, report_loss
 from polymq.spark.option_values import EARLIEST, LATEST
 from polymq.spark.spooled.options import PLACE
 from polymq.spool import folder
@@ -24,17 +25,13 @@ if TYPE_CHECKING:
     from polymq.spark.spooled.options import Options
     from polymq.spool.reading import Piece
 
-__all__ = ["DataLoss", "Offset", "Planner", "decode", "encode", "report_loss"]
+__all__ = ["Offset", "Planner", "decode", "encode"]
 
 # An idle query asks a hundred times a second; the spool's files are looked at this often at most.
 _POLL_INTERVAL_SECONDS: Final = 0.02
 
 # Number of the spool, number of the next record.
 Offset = tuple[int, int]
-
-
-class DataLoss(PolyMQError):
-    """Records that the query was to read are no longer in the spool."""
 
 
 def encode(offset: Offset) -> dict[str, Any]:
@@ -50,13 +47,6 @@ def decode(found: Mapping[str, Any]) -> Offset:
         return int(fields["log"], 16), int(fields["offset"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataLoss(f"the checkpoint is not one of a query over a spool: {str(found)[:200]}") from error
-
-
-def report_loss(text: str, options: Options) -> None:
-    """Fail for lost records, or warn if the query is to go on."""
-    if options.fail_on_data_loss:
-        raise DataLoss(f"{text}. Some records cannot be read any more; set failOnDataLoss to false to go on without them.")
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class Planner:

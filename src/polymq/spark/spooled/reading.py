@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from polymq.spark.losses import report_loss
 from polymq.spark.spooled.arrow import record_batch
-from polymq.spark.spooled.planning import report_loss
 from polymq.spool.reading import read_piece
 from polymq.wire.records import columns
 

@@ -9,9 +9,10 @@ import pytest
 
 from polymq.clients.log import LogClient
 from polymq.errors import ConfigError, Refusal
-from polymq.spark.log.offsets import DataLoss, Place, Range
+from polymq.spark.log.offsets import Place, Range
 from polymq.spark.log.options import Options
 from polymq.spark.log.planning import Planner
+from polymq.spark.losses import DataLoss
 from polymq.wire.records import Message
 from tests.unit.clients.fake_log import BASE_TIME_NS, FakeLog
 

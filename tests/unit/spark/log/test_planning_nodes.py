@@ -9,10 +9,11 @@ import pytest
 
 from polymq.errors import ConfigError, ConnectFailed, RemoteProtocolError
 from polymq.spark.log import offsets
-from polymq.spark.log.offsets import DataLoss, Place, Position, Range
+from polymq.spark.log.offsets import Place, Position, Range
 from polymq.spark.log.options import Options
 from polymq.spark.log.planning import Planner
 from polymq.spark.log.reading import read_range
+from polymq.spark.losses import DataLoss
 from polymq.wire.records import Message
 from tests.unit.clients.fake_log import FakeLog
 

@@ -10,8 +10,9 @@ import pytest
 from polymq.clients.log import LogClient
 from polymq.errors import DeadlineExceeded, Refusal
 from polymq.spark.log import reading
-from polymq.spark.log.offsets import DataLoss, Place, Range
+from polymq.spark.log.offsets import Place, Range
 from polymq.spark.log.options import Options
+from polymq.spark.losses import DataLoss
 from polymq.wire.batch import ATTRIBUTE_RENEWED
 from polymq.wire.records import Message
 from tests.unit.clients.fake_log import FakeLog

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.errors import ConnectFailed, DeadlineExceeded, Refusal, RefusalCode
+from polymq.errors import ConnectFailed, Refusal, RefusalCode
+from polymq.spark.losses import DataLoss
 from polymq.spark.rocketmq import patience
-from polymq.spark.rocketmq.offsets import DataLoss
 from polymq.spark.rocketmq.options import Options
 from polymq.spark.rocketmq.patience import Patience, client_of, is_for_good, report_loss
 
@@ -29,17 +29,6 @@ def _forget() -> Iterator[None]:
 def made(seconds: float) -> tuple[Patience, list[float]]:
     slept: list[float] = []
     return Patience(seconds, slept.append, lambda: sum(slept)), slept
-
-
-def test_pauses_grow_until_the_time_is_over() -> None:
-    each, slept = made(4.0)
-    with pytest.raises(DeadlineExceeded, match="away, after 4 s"):
-        for _ in range(100):
-            each.pause("away")
-    assert slept == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    each.renew()
-    each.pause("away")
-    assert slept[-1] == 0.05
 
 
 def test_work_is_done_again_until_it_works() -> None:

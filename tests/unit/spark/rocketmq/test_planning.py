@@ -10,7 +10,8 @@ import pytest
 from polymq.clients.rocketmq_options import RocketMQOptions
 from polymq.clients.rocketmq_queues import MessageQueue, QueueClient
 from polymq.errors import ConfigError, DeadlineExceeded, Refusal
-from polymq.spark.rocketmq.offsets import DataLoss, Position, Positions, Range
+from polymq.spark.losses import DataLoss
+from polymq.spark.rocketmq.offsets import Position, Positions, Range
 from polymq.spark.rocketmq.options import Options
 from polymq.spark.rocketmq.planning import Planner
 from tests.unit.clients.fake_queues import BASE_TIME_MS, FakeQueues

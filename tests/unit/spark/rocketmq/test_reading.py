@@ -13,8 +13,9 @@ from polymq.clients.rocketmq_queues import MessageQueue, QueueClient
 from polymq.errors import DeadlineExceeded, Refusal
 from polymq.protocols.rocketmq.messages import StoredMessage
 from polymq.protocols.rocketmq.runs import encode_one
+from polymq.spark.losses import DataLoss
 from polymq.spark.rocketmq import reading
-from polymq.spark.rocketmq.offsets import DataLoss, Range
+from polymq.spark.rocketmq.offsets import Range
 from polymq.spark.rocketmq.options import Options
 from polymq.spark.rocketmq.reading import RangeReader
 from tests.unit.clients.fake_queues import FakeQueue, FakeQueues, Reply

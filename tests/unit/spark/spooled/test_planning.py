@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from polymq.errors import ConfigError
+from polymq.spark.losses import DataLoss
 from polymq.spark.spooled.options import Options
-from polymq.spark.spooled.planning import DataLoss, Planner, decode, encode
+from polymq.spark.spooled.planning import Planner, decode, encode
 from polymq.spool import folder
 from tests.unit.spool.spools import filled
 

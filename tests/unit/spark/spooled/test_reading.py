@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from polymq.spark.spooled.planning import DataLoss
+from polymq.spark.losses import DataLoss
 from polymq.spark.spooled.reading import read_pieces
 from polymq.spool import folder
 from tests.unit.spark.spooled.test_planning import parse, planner

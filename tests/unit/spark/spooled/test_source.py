@@ -15,7 +15,7 @@ import pyspark_polymq_nats
 import pyspark_polymq_nsq
 import pyspark_polymq_phpmq
 from polymq.errors import ConfigError
-from polymq.spark.spooled.planning import DataLoss
+from polymq.spark.losses import DataLoss
 from polymq.spark.spooled.source import NatsDataSource, NsqDataSource, SpoolReader, SpoolStreamReader
 from polymq.spool import folder
 from tests.unit.spool.spools import filled
